@@ -1,0 +1,63 @@
+# Every target sets up what it needs in .venv: Python 3.11 or newer and make are enough.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+# One stamp per set of dependencies: the demo does not wait for the development tools.
+CREATED := $(VENV)/.created
+RUNTIME := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
+
+# Sharded code is tested on pretended CPU devices. With fewer XLA threads than twice the devices,
+# collectives can deadlock; NPROC sets their number.
+FOUR_DEVICES := JAX_PLATFORMS=cpu NPROC=8 XLA_FLAGS="$${XLA_FLAGS:-} --xla_force_host_platform_device_count=4"
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(RUNTIME)  ## Compare SCA with the usual optimizers on bundled data
+	@$(BIN)/scax compare
+
+test: $(DEV)  ## Run the tests, then those for several devices, and show the coverage
+	@$(BIN)/python -m pytest --cov --cov-report= --ignore=tests/multidevice
+	@if [ -d tests/multidevice ]; then \
+		$(FOUR_DEVICES) $(BIN)/python -m pytest --cov --cov-append --cov-report= --timeout-method=thread tests/multidevice; \
+	fi
+	@$(BIN)/python -m coverage report
+
+lint: $(DEV)  ## Check the format, the style and the types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+format: $(DEV)  ## Format the code and repair what ruff can repair
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: $(RUNTIME)  ## Run the benchmarks
+	@$(BIN)/python -m benchmarks.run
+
+clean:  ## Remove .venv, caches and build products; run folders stay
+	rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(CREATED):
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "scax needs Python 3.11 or newer and $(PYTHON) is %d.%d: name another, for example make PYTHON=python3.12" % v[:2])'
+	@echo "Creating $(VENV)"
+	@$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); echo "Could not create $(VENV) with $(PYTHON): is Python's venv module installed (Debian: python3-venv)?" >&2; exit 1; }
+	@touch $@
+
+$(RUNTIME): pyproject.toml | $(CREATED)
+	@echo "Installing scax and what it needs into $(VENV)"
+	@$(PIP) install -qq --editable .
+	@touch $@
+
+$(DEV): pyproject.toml | $(CREATED)
+	@echo "Installing scax and the development tools into $(VENV)"
+	@$(PIP) install -qq --editable '.[dev]'
+	@touch $(RUNTIME) $@

@@ -1,0 +1,60 @@
+"""What holds for every test: checked annotations, hypothesis settings, precision, devices."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import jax
+import jaxtyping
+import numpy as np
+import pytest
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+# Every annotation of scax, array shapes included, is checked at run time while the tests run.
+# Modules imported before the hook would escape it.
+if any(name.partition(".")[0] == "scax" for name in sys.modules):
+    raise RuntimeError("scax was imported before tests/conftest.py could install the import hook")
+jaxtyping.install_import_hook("scax", "beartype.beartype")
+
+# deadline=None: the first example compiles. Function-scoped fixtures (`dtype`, `x64`) are the same for
+# every example, so hypothesis need not warn about them.
+hypothesis.settings.register_profile(
+    "scax",
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture],
+)
+hypothesis.settings.register_profile("scax-ci", hypothesis.settings.get_profile("scax"), derandomize=True)
+hypothesis.settings.register_profile(
+    "scax-thorough", hypothesis.settings.get_profile("scax"), max_examples=500
+)
+hypothesis.settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "scax-ci" if os.environ.get("CI") else "scax")
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip `tests/multidevice` where there is one device; `make test` runs it on four."""
+    folder = Path(__file__).parent / "multidevice"
+    sharded = [item for item in items if item.path.is_relative_to(folder)]
+    if sharded and jax.device_count() < 4:
+        for item in sharded:
+            item.add_marker(pytest.mark.skip(reason="needs 4 devices: run make test"))
+
+
+@pytest.fixture
+def x64(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Run the test in float64; `parametrize("x64", [False, True], indirect=True)` runs it both ways."""
+    enabled = getattr(request, "param", True)
+    with jax.enable_x64(enabled):
+        yield enabled
+
+
+@pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
+def dtype(request: pytest.FixtureRequest) -> Iterator[np.dtype]:
+    """Run the test once in each precision, JAX's default dtype being the one yielded."""
+    with jax.enable_x64(request.param is np.float64):
+        yield np.dtype(request.param)
