@@ -1,0 +1,32 @@
+"""scax: training neural networks by stochastic successive convex approximation."""
+
+from . import solvers as solvers
+from .acceptance import Acceptance as Acceptance
+from .baselines import baseline as baseline
+from .batch import Batch as Batch
+from .blocks import Blocks as Blocks
+from .losses import Huber as Huber
+from .losses import Logistic as Logistic
+from .losses import Loss as Loss
+from .losses import Poisson as Poisson
+from .losses import Softmax as Softmax
+from .losses import Squared as Squared
+from .models import MLP as MLP
+from .problem import Problem as Problem
+from .regularizers import L1 as L1
+from .regularizers import L2 as L2
+from .regularizers import Box as Box
+from .regularizers import ElasticNet as ElasticNet
+from .regularizers import GroupLasso as GroupLasso
+from .regularizers import Groups as Groups
+from .regularizers import Manifold as Manifold
+from .regularizers import Regularizer as Regularizer
+from .regularizers import knn_graph as knn_graph
+from .regularizers import neuron_groups as neuron_groups
+from .sca import SCA as SCA
+from .schedules import Constant as Constant
+from .schedules import PowerDecay as PowerDecay
+from .schedules import QuadraticDecay as QuadraticDecay
+from .status import Status as Status
+from .train import Result as Result
+from .train import train as train

@@ -1,0 +1,45 @@
+"""Which steps are taken. Finite is not the same as right."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from . import checks
+from ._struct import struct
+from .status import Status
+
+
+@struct
+class Acceptance:
+    """A step is taken if its solver's own residual is at most `residual`, and if it does not raise the objective of
+    the very batch it was computed from by more than `rise` times the objective's recent level."""
+
+    residual: float = 0.05
+    rise: float = 1.0
+    memory: float = 0.9
+
+    def __post_init__(self):
+        checks.positive("residual", self.residual)
+        checks.positive("rise", self.rise)
+        checks.fraction("memory", self.memory)
+
+    def inaccurate(self, optimality: Float[Array, ""]) -> Bool[Array, ""]:
+        return ~(optimality <= self.residual)  # written so that NaN counts as inaccurate
+
+    def rose(self, before: Float[Array, ""], after: Float[Array, ""], level: Float[Array, ""]) -> Bool[Array, ""]:
+        return ~(after - before <= self.rise * level)
+
+    def track(self, level: Float[Array, ""], before: Float[Array, ""], n: Int[Array, ""]) -> Float[Array, ""]:
+        """The recent level of |U| on the batches seen, this one included."""
+        keep = jnp.where(n == 0, 0, self.memory)
+        return jnp.maximum(keep * level + (1 - keep) * jnp.abs(before), jnp.abs(before))
+
+
+def verdict(
+    finite: Bool[Array, ""], converged: Bool[Array, ""], inaccurate: Bool[Array, ""], rose: Bool[Array, ""]
+) -> tuple[Bool[Array, ""], Int[Array, ""]]:
+    """(accepted, status): the first thing that is wrong decides."""
+    accepted = finite & ~inaccurate & ~rose
+    status = jnp.where(converged, Status.OK, Status.NOT_CONVERGED)
+    status = jnp.where(rose, Status.OBJECTIVE_ROSE, status)
+    status = jnp.where(inaccurate, Status.INACCURATE, status)
+    return accepted, jnp.where(finite, status, Status.NOT_FINITE)

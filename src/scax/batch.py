@@ -1,0 +1,63 @@
+"""One mini-batch, as every part of the method sees it."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Shaped
+
+from . import checks
+from ._struct import struct
+
+
+@struct
+class Pairs:
+    """Neighboring rows whose outputs should agree: the manifold penalty's share of a mini-batch.
+
+    `extra` are rows beside the batch; `left` and `right` index the batch's rows followed by the extra ones, and
+    `weight` is q_ij/k times the number of rows of the graph over the number drawn.
+    """
+
+    extra: Shaped[Array, "e *features"]
+    left: Int[Array, "p"]
+    right: Int[Array, "p"]
+    weight: Float[Array, "p"]
+
+
+@struct
+class Batch:
+    """Rows x, targets y, optional sample weights, optional neighbor pairs."""
+
+    x: Any
+    y: Any
+    weight: Any = None
+    pairs: Pairs | None = None
+
+    @staticmethod
+    def of(batch: Any) -> "Batch":
+        """A Batch from a Batch, (x, y) or (x, y, weight)."""
+        if isinstance(batch, Batch):
+            return batch
+        if isinstance(batch, (tuple, list)) and len(batch) in (2, 3):
+            return Batch(*batch)
+        raise TypeError(f"a batch is (x, y), (x, y, weight) or scax.Batch, got {type(batch).__name__}.")
+
+    def check(self, dtype: Any) -> None:
+        """Refuse shapes, dtypes and values that no step could use."""
+        checks.features("x", self.x, dtype)
+        n = np.shape(self.x)[0]
+        checks.rows("y", self.y, n)
+        if self.weight is not None:
+            checks.weights(self.weight, n)
+
+    @property
+    def size(self) -> int:
+        return self.x.shape[0]
+
+    def shares(self, dtype: Any) -> Float[Array, "n"]:
+        """Each sample's share of the average, Σ = 1: the one place where a batch is averaged."""
+        if self.weight is None:
+            return jnp.full(self.size, 1 / self.size, dtype)
+        weight = jnp.asarray(self.weight, dtype)
+        total = jnp.sum(weight)
+        return weight / jnp.where(total > 0, total, 1)

@@ -1,0 +1,117 @@
+"""What is refused, and the sentence that says so: the argument, what was given, what to do.
+
+Every check reads concrete values only. Inside `jit`, `vmap` or `scan` values are not known; shapes and dtypes
+still are, and are checked there too.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+
+
+def concrete(value: Any) -> np.ndarray | None:
+    """The value as a NumPy array, or None inside a transformation, where it is not known yet."""
+    return None if isinstance(value, jax.core.Tracer) else np.asarray(value)
+
+
+def number(name: str, value: Any, ok: Callable[[np.ndarray], Any], wanted: str) -> None:
+    """Refuse a strength or rate outside its range; arrays (a sweep) are checked entry by entry."""
+    known = concrete(value)
+    if known is None:
+        return
+    if known.dtype.kind not in "fiu":
+        raise TypeError(f"{name} must be a number, got {value!r}.")
+    if not np.all(np.isfinite(known)) or not np.all(ok(known)):
+        raise ValueError(f"{name} must be {wanted}, got {value!r}.")
+
+
+def nonnegative(name: str, value: Any) -> None:
+    number(name, value, lambda v: v >= 0, "a finite number ≥ 0")
+
+
+def positive(name: str, value: Any) -> None:
+    number(name, value, lambda v: v > 0, "a finite number > 0")
+
+
+def fraction(name: str, value: Any) -> None:
+    number(name, value, lambda v: (v >= 0) & (v <= 1), "between 0 and 1")
+
+
+def finite(name: str, value: Any, advice: str) -> None:
+    known = concrete(value)
+    if known is not None and not np.all(np.isfinite(known)):
+        where = np.argwhere(~np.isfinite(known))
+        first = tuple(int(i) for i in where[0])
+        raise ValueError(f"{name} has {len(where)} value(s) that are not finite, the first at {first}. {advice}")
+
+
+def features(name: str, x: Any, dtype: Any) -> None:
+    """Inputs must be floating, at least one row, finite, and no wider than the weights."""
+    kind = jnp.asarray(x).dtype if not hasattr(x, "dtype") else x.dtype
+    if not jnp.issubdtype(kind, jnp.floating):
+        raise TypeError(
+            f"{name} has dtype {kind}; features must be floating. Scale or encode them, then convert: "
+            f"{name}.astype({jnp.dtype(dtype).name!r})."
+        )
+    if np.ndim(x) < 1 or np.shape(x)[0] == 0:
+        raise ValueError(f"{name} has shape {np.shape(x)}: a batch needs at least one row.")
+    if jax.dtypes.canonicalize_dtype(kind).itemsize > jnp.dtype(dtype).itemsize:
+        raise TypeError(
+            f"{name} is {kind} while the weights are {jnp.dtype(dtype).name}: convert {name} with "
+            f".astype({jnp.dtype(dtype).name!r}), or build the weights in {kind}."
+        )
+    finite(name, x, "Impute or drop them first.")
+
+
+def rows(name: str, value: Any, n: int, of: str = "x") -> None:
+    if np.ndim(value) < 1 or np.shape(value)[0] != n:
+        raise ValueError(f"{name} has shape {np.shape(value)} but {of} has {n} rows: they must match.")
+
+
+def weights(weight: Any, n: int) -> None:
+    """Sample weights: one per row, none negative, not all zero."""
+    if np.shape(weight) != (n,):
+        raise ValueError(f"weight has shape {np.shape(weight)}, expected ({n},): one sample weight per row of x.")
+    known = concrete(weight)
+    if known is not None:
+        finite("weight", known, "Use 0 to leave a row out.")
+        if np.any(known < 0):
+            raise ValueError(f"weight has a negative entry ({known.min()}): sample weights must be ≥ 0.")
+        if not np.any(known > 0):
+            raise ValueError("weight is all zero: at least one row must count.")
+
+
+def params(tree: Any) -> None:
+    """Weights must be floating, of one dtype, finite."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    if not leaves:
+        raise ValueError("params has no trained leaves: give a pytree with at least one floating array.")
+    dtypes = {}
+    for path, leaf in leaves:
+        name = "params" + jax.tree_util.keystr(path)
+        kind = getattr(leaf, "dtype", None)
+        if kind is None or not jnp.issubdtype(kind, jnp.floating):
+            raise TypeError(
+                f"{name} is {type(leaf).__name__ if kind is None else kind}; trained weights must be floating "
+                "arrays. Convert it, or leave it out of training with Problem(..., trainable=mask)."
+            )
+        dtypes.setdefault(jax.dtypes.canonicalize_dtype(kind), name)
+        finite(name, leaf, "Start from finite weights.")
+    if len(dtypes) > 1:
+        told = ", ".join(f"{name} is {kind}" for kind, name in dtypes.items())
+        raise TypeError(f"trained weights have several dtypes ({told}): convert them to one.")
+
+
+def choice(name: str, value: Any, allowed: Any) -> None:
+    """Refuse a word that is not in the list, and point at the nearest that is."""
+    import difflib
+
+    allowed = list(allowed)
+    if value not in allowed:
+        near = difflib.get_close_matches(str(value), allowed, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{name}={value!r} is not known: choose one of {', '.join(map(repr, allowed))}.{hint}")

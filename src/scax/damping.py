@@ -1,0 +1,62 @@
+"""τ, the weight of the proximal term: fixed, or looking after itself."""
+
+from jaxtyping import Array, Bool, Float
+
+from . import checks
+from ._struct import struct
+
+
+class Damping:
+    """A rule for τ: `first` is τ_0, `next` gives τ_{n+1} once it is known whether step n was taken."""
+
+    @property
+    def first(self) -> float | Float[Array, ""]:
+        raise NotImplementedError
+
+    def next(self, tau: Float[Array, ""], accepted: Bool[Array, ""]) -> Float[Array, ""]:
+        raise NotImplementedError
+
+
+@struct
+class Fixed(Damping):
+    """τ_n = value."""
+
+    value: float
+
+    def __post_init__(self):
+        checks.nonnegative("damping", self.value)
+
+    @property
+    def first(self):
+        return self.value
+
+    def next(self, tau, accepted):
+        return tau
+
+
+@struct
+class Recovering(Damping):
+    """τ rises by `rise` at a step that is not taken and falls back by `fall` at each one that is, never below `base`."""
+
+    base: float = 0.03
+    rise: float = 4.0
+    fall: float = 0.95
+
+    def __post_init__(self):
+        checks.positive("base", self.base)
+        checks.number("rise", self.rise, lambda v: v > 1, "a number > 1")
+        checks.fraction("fall", self.fall)
+
+    @property
+    def first(self):
+        return self.base
+
+    def next(self, tau, accepted):
+        import jax.numpy as jnp
+
+        return jnp.where(accepted, jnp.maximum(self.base, self.fall * tau), self.rise * tau)
+
+
+def as_damping(value) -> Damping:
+    """A Damping from a Damping or a number, which fixes τ."""
+    return value if isinstance(value, Damping) else Fixed(value)

@@ -1,0 +1,3 @@
+"""Tables in, batches out."""
+
+from .shuffle import Shuffle as Shuffle

@@ -1,0 +1,83 @@
+"""Φ(z): the part of the surrogate that depends on outputs, averaging and memory weights included."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .losses import Loss
+
+
+class Datafit:
+    """Φ(z) = Σ_i s_i l(y_i, z_i) + Σ_p q_p ‖z_p‖², s_i = ρ · (sample i's share), one term per row of z.
+
+    The second sum is the manifold penalty's rows (see `linearize.pairs`): squared losses with target zero. Derivatives
+    follow the loss's own conventions: ∇²Φ = FᵀF, ∇Φ = Fᵀa + r.
+    """
+
+    def __init__(self, loss: Loss, y: Float[Array, "n k"], scale: Float[Array, "n"], pair_scale=None):
+        self.loss, self.y, self.scale, self.pair_scale = loss, y, scale, pair_scale
+        self.quadratic = loss.quadratic
+
+    def value(self, z: Float[Array, "m k"]) -> Float[Array, ""]:
+        own, paired = self._split(z)
+        value = self.scale @ self.loss.value(own, self.y)
+        return value if paired is None else value + self.pair_scale @ jnp.sum(paired**2, axis=1)
+
+    def gradient(self, z: Float[Array, "m k"]) -> Float[Array, "m k"]:
+        """∇Φ(z)."""
+        own, paired = self._split(z)
+        g = self.scale[:, None] * self.loss.gradient(own, self.y)
+        return g if paired is None else jnp.concatenate([g, 2 * self.pair_scale[:, None] * paired])
+
+    def newton(self, z: Float[Array, "m k"]) -> tuple["Factor", Float[Array, "m k"], Float[Array, "m k"] | None]:
+        """(F, a, r) with ∇²Φ = FᵀF and ∇Φ = Fᵀa + r at z."""
+        own, paired = self._split(z)
+        root = jnp.sqrt(self.scale)
+        f = self.loss.factor(own, self.y)
+        f = f * root.reshape((-1,) + (1,) * (f.ndim - 1))
+        a = root[:, None] * self.loss.whitened(own, self.y)
+        r = self.loss.remainder(own, self.y)
+        r = None if r is None else self.scale[:, None] * r
+        if paired is not None:
+            g = jnp.sqrt(2 * self.pair_scale)[:, None] * jnp.ones_like(paired)
+            f = jnp.concatenate([f, g if f.ndim == 2 else jax.vmap(jnp.diag)(g)])
+            a = jnp.concatenate([a, g * paired])
+            r = None if r is None else jnp.concatenate([r, jnp.zeros_like(paired)])
+        return Factor(f), a, r
+
+    def _split(self, z):
+        n = self.y.shape[0]
+        return (z, None) if self.pair_scale is None else (z[:n], z[n:])
+
+
+class Factor:
+    """F of ∇²Φ = FᵀF: diagonal over outputs [m, k], or one k×k matrix per sample [m, k, k]."""
+
+    def __init__(self, blocks: Float[Array, "m k *k2"]):
+        self.blocks = blocks
+        self.diagonal = blocks.ndim == 2
+
+    def apply(self, z: Float[Array, "m k"]) -> Float[Array, "m k"]:
+        """F z."""
+        return self.blocks * z if self.diagonal else jnp.einsum("nab,nb->na", self.blocks, z)
+
+    def transpose(self, z: Float[Array, "m k"]) -> Float[Array, "m k"]:
+        """Fᵀ z."""
+        return self.blocks * z if self.diagonal else jnp.einsum("nba,nb->na", self.blocks, z)
+
+    def rows(self, jacobian: Float[Array, "m k q"]) -> Float[Array, "m k q"]:
+        """F J."""
+        if self.diagonal:
+            return self.blocks[..., None] * jacobian
+        return jnp.einsum("nab,nbq->naq", self.blocks, jacobian)
+
+    def sandwich(self, gram: Float[Array, "m k m k"]) -> Float[Array, "m k m k"]:
+        """F K Fᵀ."""
+        if self.diagonal:
+            return self.blocks[:, :, None, None] * gram * self.blocks
+        half = jnp.einsum("nab,nbmc->namc", self.blocks, gram)
+        return jnp.einsum("namc,mdc->namd", half, self.blocks)
+
+    def magnitude(self) -> Float[Array, "m k"]:
+        """The size of each row of F, for preconditioning."""
+        return self.blocks if self.diagonal else jnp.linalg.norm(self.blocks, axis=2)

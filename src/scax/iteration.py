@@ -1,0 +1,100 @@
+"""The pieces of one iteration, each a line of Algorithm 1: how a batch becomes a surrogate and an answer."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .batch import Batch
+from .blocks import scatter
+from .datafit import Datafit
+from .linearize import Linearization, Paired, linearize
+from .problem import Problem
+from .solvers import ClosedForm, Solution, Solver
+from .surrogate import Surrogate
+
+LINEARIZED: Any = None  # in the full linearization there is no datafit left: it is in the linear term
+
+
+class Iteration:
+    """One problem at one state on one batch. Built anew inside every traced step; holds no arrays of its own making."""
+
+    def __init__(self, problem: Problem, state, batch: Batch):
+        self.problem, self.state, self.batch = problem, state, batch
+        self.rows, self.pairs = problem.rows(batch)
+        self.shares = batch.shares(state.w.dtype)
+
+    def network(self, w: Float[Array, "q"], x: Array) -> Float[Array, "n k"]:
+        """f(w; x) of the flat trained weights."""
+        return self.problem.outputs(self.state.layout.unflatten(w, self.state.frozen), x)
+
+    def linearize(self, solver: Solver, surrogate: str) -> Linearization:
+        """f and J on all rows of the batch, in the form the solver works on."""
+        if surrogate == "full":
+            self.solver, form = ClosedForm(), "matrix-free"
+        else:
+            outputs = jax.eval_shape(self.network, self.state.w, self.rows).shape[1]
+            rows = self.batch.size + (0 if self.pairs is None else self.pairs.left.shape[0])
+            width = self.state.w.shape[0] if self.state.blocks is None else self.state.blocks.index.shape[1]
+            self.solver = solver.choose(self.problem, rows, outputs, width).solver
+            form = self.solver.jacobian if self.state.blocks is None else "dense"
+        lin = linearize(self.network, self.state.w, self.rows, form)
+        self.targets = self.problem.loss.targets(self.batch.y, lin.outputs.shape[1]).astype(lin.outputs.dtype)
+        return lin
+
+    def surrogate(self, lin: Linearization, rho, memory, carried, damping) -> Surrogate:
+        """The convex problem of this iteration; memory = (1−ρ)d, carried = βδ_prev, None where absent."""
+        problem, w = self.problem, self.state.w
+        if isinstance(self.solver, ClosedForm):
+            slope = rho * self.gradient(lin) + self._manifold_gradient(lin)
+            memory = slope if memory is None else memory + slope
+            return Surrogate.build(LINEARIZED, LINEARIZED, w, memory, carried, damping, problem.regularizer)
+        datafit = Datafit(problem.loss, self.targets, rho * self.shares)
+        if self.pairs is not None:
+            datafit.pair_scale = (problem.manifold.strength * self.pairs.weight).astype(w.dtype)
+            lin = Paired(lin, self.pairs, self.batch.size)
+        return Surrogate.build(datafit, lin, w, memory, carried, damping, problem.regularizer)
+
+    def solve(self, surrogate: Surrogate) -> Solution:
+        """δ = ŵ − w_n; with blocks, each block's own δ_c with the others at w_n, all at once."""
+        blocks = self.state.blocks
+        if blocks is None:
+            return self.solver.solve(surrogate)
+        parts = jax.vmap(lambda index, mask: self.solver.solve(surrogate.take(index, mask)))(blocks.index, blocks.mask)
+        return Solution(
+            scatter(parts.delta, blocks, self.state.w.shape[0]),
+            jnp.max(parts.optimality),
+            jnp.max(parts.iterations),
+            jnp.all(parts.converged),
+        )
+
+    def loss(self, lin: Linearization) -> Float[Array, ""]:
+        """The batch's average loss at w_n."""
+        return self.shares @ self.problem.loss.value(lin.outputs[: self.batch.size], self.targets)
+
+    def gradient(self, lin: Linearization) -> Float[Array, "q"]:
+        """1/L Σ ∇l_i(w_n): the loss's gradient, without regularizers."""
+        slope = self.shares[:, None] * self.problem.loss.gradient(lin.outputs[: self.batch.size], self.targets)
+        return lin.vjp(jnp.pad(slope, ((0, lin.outputs.shape[0] - self.batch.size), (0, 0))))
+
+    def objective(self, lin: Linearization) -> Float[Array, ""]:
+        """U on this batch at w_n."""
+        return self.problem.data_term(lin.outputs, self.batch, self.pairs) + self.problem.regularizer.value(
+            self.state.w
+        )
+
+    def objective_at(self, w: Float[Array, "q"]) -> Float[Array, ""]:
+        """U on this batch at other weights: one more forward pass."""
+        z = self.network(w, self.rows)
+        return self.problem.data_term(z, self.batch, self.pairs) + self.problem.regularizer.value(w)
+
+    @staticmethod
+    def finite(new: Float[Array, "q"], old: Float[Array, "q"]) -> Float[Array, "q"]:
+        """The new vector, unless it has a value that is not finite."""
+        return jnp.where(jnp.all(jnp.isfinite(new)), new, old)
+
+    def _manifold_gradient(self, lin: Linearization):
+        if self.pairs is None:
+            return 0.0
+        return lin.vjp(jax.grad(self.problem.manifold.value)(lin.outputs, self.pairs))

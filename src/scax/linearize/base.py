@@ -1,0 +1,60 @@
+"""What a linearized network can do."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+class Linearization:
+    """z(δ) = outputs + J δ at the current weights, J ∈ R^{nk×Q}, in whatever form is cheapest.
+
+    `jvp` and `vjp` are J δ and Jᵀ v; `jacobian` and `gram` are J and JJᵀ themselves, and a form that cannot give
+    one at a bearable price says so.
+    """
+
+    outputs: Float[Array, "n k"]
+    size: int
+
+    def jvp(self, delta: Float[Array, "q"]) -> Float[Array, "n k"]:
+        """J δ."""
+        raise NotImplementedError
+
+    def vjp(self, v: Float[Array, "n k"]) -> Float[Array, "q"]:
+        """Jᵀ v."""
+        raise NotImplementedError
+
+    def jacobian(self) -> Float[Array, "n k q"]:
+        """J."""
+        raise NotImplementedError
+
+    def gram(self) -> Float[Array, "n k n k"]:
+        """JJᵀ, indexed by (sample, output) twice."""
+        raise NotImplementedError
+
+    def row_squares(self) -> Float[Array, "n k"]:
+        """‖J_i‖² for every row: the diagonal of JJᵀ, for preconditioning."""
+        raise NotImplementedError
+
+    def column_squares(self, scale: Float[Array, "n k"]) -> Float[Array, "q"]:
+        """Σ_i scale_i² J_ij² for every weight: the diagonal of JᵀS²J, for preconditioning."""
+        raise NotImplementedError
+
+    def take(self, index: Array, mask: Float[Array, "b"]) -> "Linearization":
+        """The columns of a block of weights; entries with mask 0 are padding."""
+        from .dense import Dense
+
+        return Dense(self.outputs, self.jacobian()[..., index] * mask)
+
+
+def spectral_norm(lin: Linearization, dtype, rounds: int = 12) -> Float[Array, ""]:
+    """An estimate of ‖J‖² from a few power iterations, from below."""
+    import jax
+
+    n, k = lin.outputs.shape
+    start = jnp.linspace(1, 2, n * k, dtype=dtype).reshape(n, k)
+
+    def turn(_, v):
+        v = lin.jvp(lin.vjp(v))
+        return v / jnp.maximum(jnp.linalg.norm(v), jnp.finfo(dtype).tiny)
+
+    v = jax.lax.fori_loop(0, rounds, turn, start / jnp.linalg.norm(start))
+    return jnp.sum(lin.vjp(v) ** 2)

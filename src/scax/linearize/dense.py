@@ -1,0 +1,45 @@
+"""The materialized Jacobian: the simplest form, and the judge of the others."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .base import Linearization
+
+
+class Dense(Linearization):
+    """J as an array [n, k, Q]. Costs k backward passes per sample and n·k·Q numbers of memory."""
+
+    def __init__(self, outputs: Float[Array, "n k"], matrix: Float[Array, "n k q"]):
+        self.outputs, self.matrix, self.size = outputs, matrix, matrix.shape[-1]
+
+    @staticmethod
+    def of(network, w: Float[Array, "q"], x) -> "Dense":
+        """Sample by sample: row i of J needs only row i of x."""
+
+        def one(row):
+            z, vjp = jax.vjp(lambda w: network(w, row[None])[0], w)
+            (rows,) = jax.vmap(vjp)(jnp.eye(z.shape[0], dtype=z.dtype))
+            return z, rows
+
+        return Dense(*jax.vmap(one)(x))
+
+    def jvp(self, delta):
+        return self.matrix @ delta
+
+    def vjp(self, v):
+        return jnp.einsum("nkq,nk->q", self.matrix, v)
+
+    def jacobian(self):
+        return self.matrix
+
+    def gram(self):
+        n, k, q = self.matrix.shape
+        flat = self.matrix.reshape(n * k, q)
+        return (flat @ flat.T).reshape(n, k, n, k)
+
+    def row_squares(self):
+        return jnp.sum(self.matrix**2, axis=2)
+
+    def column_squares(self, scale):
+        return jnp.einsum("nkq,nk->q", self.matrix**2, scale**2)

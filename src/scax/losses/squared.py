@@ -1,0 +1,27 @@
+"""Squared error."""
+
+import math
+
+import jax.numpy as jnp
+
+from .._struct import struct
+from .base import Loss
+
+
+@struct
+class Squared(Loss):
+    """l(y, z) = Σ_k (y_k − z_k)², with no ½:  g = 2(z − y),  ∇² = 2I,  F = √2 I,  a = √2 (z − y)."""
+
+    quadratic = True
+
+    def value(self, z, y):
+        return jnp.sum((z - y) ** 2, axis=1)
+
+    def gradient(self, z, y):
+        return 2 * (z - y)
+
+    def factor(self, z, y):
+        return jnp.full_like(z, math.sqrt(2))
+
+    def whitened(self, z, y):
+        return math.sqrt(2) * (z - y)

@@ -1,0 +1,14 @@
+"""Regularizers R(w): convex functions of the weights, with their strength and their prox."""
+
+from .base import Regularizer as Regularizer
+from .box import Box as Box
+from .group import GroupLasso as GroupLasso
+from .group import Groups as Groups
+from .group import neuron_groups as neuron_groups
+from .l1 import L1 as L1
+from .l1 import ElasticNet as ElasticNet
+from .l2 import L2 as L2
+from .manifold import Graph as Graph
+from .manifold import Manifold as Manifold
+from .manifold import knn_graph as knn_graph
+from .sum import Sum as Sum

@@ -1,0 +1,61 @@
+"""What a regularizer knows about itself."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+class Regularizer:
+    """A convex R(w) = ½ ridge ‖w‖² + rough(w), strength included.
+
+    The ridge goes into every solver's own quadratic; `rough` is what needs a prox, and is zero for a smooth
+    regularizer. Write `value` and `prox_rough` (and `ridge` where there is one); the rest follows.
+    """
+
+    #: rough ≡ 0: the surrogate is smooth and needs no prox.
+    smooth: bool = False
+    #: the coefficient of ½‖w‖²
+    ridge: float | Float[Array, ""] = 0.0
+
+    def value(self, w: Float[Array, "q"]) -> Float[Array, ""]:
+        """R(w)."""
+        return self.ridge / 2 * jnp.sum(w**2) + self.rough(w)
+
+    def rough(self, w: Float[Array, "q"]) -> Float[Array, ""]:
+        """rough(w): R without its ridge."""
+        raise NotImplementedError
+
+    def prox_rough(self, w: Float[Array, "q"], step: Float[Array, ""] | float) -> Float[Array, "q"]:
+        """argmin_x  ½‖x − w‖² + step · rough(x)."""
+        raise NotImplementedError
+
+    def prox(self, w: Float[Array, "q"], step: Float[Array, ""] | float) -> Float[Array, "q"]:
+        """argmin_x  ½‖x − w‖² + step · R(x): completing the square with the ridge scales both w and the step."""
+        scale = 1 + step * self.ridge
+        return self.prox_rough(w / scale, step / scale)
+
+    def conjugate(self, u: Float[Array, "q"], curvature: Float[Array, ""] | float) -> Float[Array, ""]:
+        """max_x  uᵀx − ½ curvature ‖x‖² − rough(x), the conjugate a duality gap needs; attained at a prox."""
+        x = self.prox_rough(u / curvature, 1 / curvature)
+        return u @ x - curvature / 2 * (x @ x) - self.rough(x)
+
+    def project(self, w: Float[Array, "q"]) -> Float[Array, "q"]:
+        """The nearest w at which R is finite."""
+        return w
+
+    def take(self, index: Array) -> "Regularizer":
+        """The same regularizer on a block of weights; `index` are the block's places in w."""
+        return self
+
+    def check(self, size: int) -> None:
+        """Refuse weights of a size this regularizer was not made for."""
+
+    def __add__(self, other: "Regularizer") -> "Regularizer":
+        from .sum import Sum
+
+        if not isinstance(other, Regularizer):
+            return NotImplemented
+        return Sum((*_parts(self), *_parts(other)))
+
+
+def _parts(regularizer: Regularizer) -> tuple[Regularizer, ...]:
+    return getattr(regularizer, "parts", (regularizer,))

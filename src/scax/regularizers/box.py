@@ -1,0 +1,29 @@
+"""Bounds on the weights."""
+
+import jax.numpy as jnp
+
+from .. import checks
+from .._struct import struct
+from .base import Regularizer
+
+
+@struct
+class Box(Regularizer):
+    """R(w) = 0 where every |w_i| ≤ bound, +∞ elsewhere: ŵ stays in the box, and so do the iterates."""
+
+    bound: float
+
+    def __post_init__(self):
+        checks.positive("bound", self.bound)
+
+    def rough(self, w):
+        # a hair of slack, so that a weight put on the bound and rounded there still counts as inside
+        slack = 8 * jnp.finfo(w.dtype).eps
+        inside = jnp.all(jnp.abs(w) <= self.bound * (1 + slack))
+        return jnp.where(inside, 0.0, jnp.inf).astype(w.dtype)
+
+    def prox_rough(self, w, step):
+        return self.project(w)
+
+    def project(self, w):
+        return jnp.clip(w, -self.bound, self.bound)

@@ -1,0 +1,58 @@
+"""Lasso, and its mixture with ridge."""
+
+import jax.numpy as jnp
+
+from .. import checks
+from .._struct import struct
+from .base import Regularizer
+
+
+def soft_threshold(w, threshold):
+    """sign(w) · max(|w| − threshold, 0): exactly zero inside the threshold."""
+    return jnp.sign(w) * jnp.maximum(jnp.abs(w) - threshold, 0)
+
+
+@struct
+class L1(Regularizer):
+    """R(w) = strength · ‖w‖₁."""
+
+    strength: float
+
+    def __post_init__(self):
+        checks.nonnegative("strength", self.strength)
+
+    @property
+    def l1(self):
+        return self.strength
+
+    def rough(self, w):
+        return self.l1 * jnp.sum(jnp.abs(w))
+
+    def prox_rough(self, w, step):
+        return soft_threshold(w, step * self.l1)
+
+
+@struct
+class ElasticNet(Regularizer):
+    """R(w) = strength · (l1_ratio ‖w‖₁ + (1 − l1_ratio) ½‖w‖²)."""
+
+    strength: float
+    l1_ratio: float = 0.5
+
+    def __post_init__(self):
+        checks.nonnegative("strength", self.strength)
+        checks.fraction("l1_ratio", self.l1_ratio)
+
+    @property
+    def l1(self):
+        return self.strength * self.l1_ratio
+
+    @property
+    def ridge(self):
+        return self.strength * (1 - self.l1_ratio)
+
+    def rough(self, w):
+        return self.l1 * jnp.sum(jnp.abs(w))
+
+    def prox_rough(self, w, step):
+        return soft_threshold(w, step * self.l1)

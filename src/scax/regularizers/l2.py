@@ -1,0 +1,32 @@
+"""Ridge."""
+
+import jax.numpy as jnp
+
+from .. import checks
+from .._struct import struct
+from .base import Regularizer
+
+
+@struct
+class L2(Regularizer):
+    """R(w) = strength · ½‖w‖².
+
+    The paper writes r = ½‖w‖² and then adds λI to its matrix; the gradient of λ·½‖w‖² is λw, so with the squared
+    loss's factor 2 divided out the right matrix is A + (λ/2)I. `strength` is λ as it stands in U.
+    """
+
+    strength: float
+    smooth = True
+
+    def __post_init__(self):
+        checks.nonnegative("strength", self.strength)
+
+    @property
+    def ridge(self):
+        return self.strength
+
+    def rough(self, w):
+        return jnp.zeros((), w.dtype)
+
+    def prox_rough(self, w, step):
+        return w

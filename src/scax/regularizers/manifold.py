@@ -1,0 +1,90 @@
+"""Manifold regularization: near inputs should have near outputs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from .. import checks
+from .._struct import struct
+from ..batch import Pairs
+
+
+@struct
+class Graph:
+    """A k-nearest-neighbor graph over the rows of a table: row i's neighbors and how close each is, q_ij ∈ (0, 1]."""
+
+    neighbors: Int[Array, "n k"]
+    closeness: Float[Array, "n k"]
+
+    @property
+    def size(self) -> int:
+        return self.neighbors.shape[0]
+
+    def pairs(self, table: Array, anchors: Int[Array, "m"], *, start: int | None = None) -> Pairs:
+        """The pairs of some rows of the table.
+
+        With `start=None` the anchors are themselves the rows of the batch, in that order; otherwise they come as
+        extra rows, and `start` is the number of rows in the batch.
+        """
+        k = self.neighbors.shape[1]
+        nearby = table[self.neighbors[anchors].reshape(-1)]
+        m = anchors.shape[0]
+        own = [] if start is None else [table[anchors]]
+        first = 0 if start is None else start
+        left = first + jnp.repeat(jnp.arange(m), k)
+        right = first + m + jnp.arange(m * k)
+        scale = self.size / (k * m)  # Σ over the graph's rows, estimated from m of them
+        weight = scale * self.closeness[anchors].reshape(-1)
+        return Pairs(jnp.concatenate([*own, nearby]), left, right, weight)
+
+    def whole(self) -> Pairs:
+        """All pairs at once, for a batch that is the whole table."""
+        n, k = self.neighbors.shape
+        left = jnp.repeat(jnp.arange(n), k)
+        return Pairs(jnp.zeros((0,)), left, self.neighbors.reshape(-1), self.closeness.reshape(-1) / k)
+
+
+@struct
+class Manifold:
+    """strength · Σ_i 1/k Σ_{j∈N(i)} q_ij ‖f(x_i) − f(x_j)‖² over all rows i of the graph.
+
+    It acts on outputs and is not convex in w. Linearizing both outputs, f_i − f_j + (J_i − J_j)(w − w_n), makes it
+    extra rows of a least-squares problem beside the loss's (the paper prints Δ − Jᵀw; the sign is Δ + Jᵀw).
+    The sum runs over the graph, as in the paper: divide `strength` by the number of rows for an average.
+    """
+
+    strength: float
+    graph: Graph
+
+    def __post_init__(self):
+        checks.nonnegative("strength", self.strength)
+        if not isinstance(self.graph, Graph):
+            raise TypeError(f"graph must be a Graph, got {type(self.graph).__name__}: build one with knn_graph(x, k).")
+
+    def value(self, z: Float[Array, "n k"], pairs: Pairs) -> Float[Array, ""]:
+        """The penalty of the outputs z of the batch's rows followed by the pairs' extra rows."""
+        difference = z[pairs.left] - z[pairs.right]
+        return jnp.asarray(self.strength, z.dtype) * jnp.sum(pairs.weight.astype(z.dtype)[:, None] * difference**2)
+
+
+def knn_graph(x, k: int = 5, *, width: float | None = None) -> Graph:
+    """The k nearest neighbors of every row of x, with q_ij = exp(−‖x_i − x_j‖² / (2 width²)).
+
+    `width` is the median distance to a neighbor unless given. Labeled and unlabeled rows may be stacked:
+    `scax.train(..., unlabeled=x_unlabeled)` wants the graph of `np.vstack([x, x_unlabeled])`.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    checks.features("x", x, np.asarray(x).dtype)
+    rows = np.asarray(x).reshape(np.shape(x)[0], -1)
+    if not 1 <= k < len(rows):
+        raise ValueError(f"k={k} neighbors out of {len(rows)} rows: k must be between 1 and {len(rows) - 1}.")
+    if width is not None:
+        checks.positive("width", width)
+    distance, index = NearestNeighbors(n_neighbors=k).fit(rows).kneighbors()  # a row is not its own neighbor
+    if width is None:
+        width = float(np.median(distance)) or 1.0
+    closeness = np.exp(-((distance / width) ** 2) / 2)
+    dtype = jax.dtypes.canonicalize_dtype(rows.dtype)
+    return Graph(jnp.asarray(index, jnp.int32), jnp.asarray(closeness, dtype))

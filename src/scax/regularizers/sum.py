@@ -1,0 +1,74 @@
+"""Sums of regularizers."""
+
+import jax.numpy as jnp
+
+from .._struct import struct
+from .base import Regularizer
+from .box import Box
+from .group import GroupLasso
+from .l1 import L1, ElasticNet, soft_threshold
+
+
+@struct
+class Sum(Regularizer):
+    """R = Σ parts. Written L1(1e-3) + L2(1e-4).
+
+    Ridges add up. The rough parts combine into one prox when they are ℓ1, one grouping and a box, applied in this
+    order: soft threshold, shrink the groups, clip (with a group *and* a box, both at once). Any other single rough
+    part is used as it is; two that are not in this list have no known joint prox and are refused.
+    """
+
+    parts: tuple[Regularizer, ...]
+
+    def __post_init__(self):
+        rough = [p for p in self.parts if not p.smooth]
+        strange = [p for p in rough if not isinstance(p, (L1, ElasticNet, GroupLasso, Box))]
+        groups = [p for p in rough if isinstance(p, GroupLasso)]
+        if (strange and len(rough) > 1) or len(groups) > 1:
+            names = " + ".join(type(p).__name__ for p in rough)
+            raise ValueError(
+                f"the prox of {names} together is not known: combine L1, ElasticNet, one GroupLasso and Box, "
+                "or one regularizer of your own with L2."
+            )
+
+    @property
+    def smooth(self):
+        return all(p.smooth for p in self.parts)
+
+    @property
+    def ridge(self):
+        return sum(p.ridge for p in self.parts)
+
+    def rough(self, w):
+        return sum((p.rough(w) for p in self.parts), start=jnp.zeros((), w.dtype))
+
+    def prox_rough(self, w, step):
+        rough = [p for p in self.parts if not p.smooth]
+        if len(rough) == 1:
+            return rough[0].prox_rough(w, step)
+        w = soft_threshold(w, step * sum(p.l1 for p in rough if isinstance(p, (L1, ElasticNet))))
+        boxes = [p.bound for p in rough if isinstance(p, Box)]
+        for part in rough:
+            if isinstance(part, GroupLasso):
+                return part.prox_in_box(w, step, min_of(boxes)) if boxes else part.prox_rough(w, step)
+        return self.project(w)
+
+    def project(self, w):
+        for part in self.parts:
+            w = part.project(w)
+        return w
+
+    def take(self, index):
+        return Sum(tuple(p.take(index) for p in self.parts))
+
+    def check(self, size):
+        for part in self.parts:
+            part.check(size)
+
+
+def min_of(bounds):
+    """The tightest of several bounds, traced or not."""
+    tightest = bounds[0]
+    for bound in bounds[1:]:
+        tightest = jnp.minimum(tightest, bound)
+    return tightest

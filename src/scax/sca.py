@@ -1,0 +1,236 @@
+"""Stochastic successive convex approximation: Algorithm 1, as it is run.
+
+ŵ       = argmin_w  ρ/L Σ_{i∈B} l(y_i, f_i + J_i(w − w_n)) + R(w) + (1−ρ) dᵀ(w − w_n) + τ‖w − w_n − β δ_prev‖²
+w_{n+1} = w_n + α (ŵ − w_n)
+d_{n+1} = (1−ρ) d_n + ρ · 1/L Σ_{i∈B} ∇l_i(w_n)
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from . import checks
+from ._struct import static, struct
+from .acceptance import Acceptance, verdict
+from .batch import Batch
+from .blocks import Blocks, Partition
+from .damping import Damping, Fixed, Recovering, as_damping
+from .iteration import Iteration
+from .layout import Layout
+from .problem import Problem
+from .schedules import PowerDecay, Sequence, as_sequence, warn_if_hopeless
+from .solvers import SOLVERS, Auto, Solver
+
+
+@struct
+class State:
+    """What the next step needs. A pytree: save it, vmap it, donate it."""
+
+    w: Float[Array, "q"]
+    memory: Float[Array, "q"] | None  # d_n, None where ρ ≡ 1
+    carried: Float[Array, "q"] | None  # δ_{n−1} = ŵ_n − w_{n−1}, None where β ≡ 0
+    mean: Float[Array, "q"] | None  # the averaged iterate, None where it is off
+    step_size: Float[Array, ""]
+    averaging: Float[Array, ""]
+    damping: Float[Array, ""]
+    level: Float[Array, ""]  # recent level of the batch objective
+    count: Int[Array, ""]
+    blocks: Partition | None
+    frozen: tuple
+    layout: Layout = static()
+
+    @property
+    def params(self) -> PyTree:
+        """The iterate, in the shape given to `init`."""
+        return self.layout.unflatten(self.w, self.frozen)
+
+
+@struct
+class Info:
+    """What a person wants to see of one step."""
+
+    loss: Float[Array, ""]  # the batch's average loss at w_n, before the step
+    step_norm: Float[Array, ""]  # ‖w_{n+1} − w_n‖
+    accepted: Bool[Array, ""]
+    status: Int[Array, ""]  # a scax.Status
+    iterations: Int[Array, ""]
+    optimality: Float[Array, ""]  # the solver's own relative residual or duality gap
+    step_size: Float[Array, ""]
+    averaging: Float[Array, ""]
+    damping: Float[Array, ""]
+
+
+@struct
+class SCA:
+    """The method: `init(params) -> State`, `step(State, batch) -> (State, Info)`.
+
+    step_size   α_n: a Sequence, a number or a function of the step
+    averaging   ρ_n: likewise; 1, the default, keeps no memory of past gradients
+    damping     τ: a number fixes it, a Damping looks after it
+    carry       β: how much of the previous displacement the proximal center carries on; 0 is the paper
+    mean_power  the solution averages the iterates with weights growing like n^mean_power; None: the last iterate
+    surrogate   "partial" linearizes the network, "full" the loss as well
+    solver      "auto", a name, or a Solver with its own options
+    blocks      None, or Blocks(count, by=…), solved side by side
+    acceptance  True, False (every finite step is taken), or an Acceptance with its own bounds
+    """
+
+    problem: Problem
+    _: dataclasses.KW_ONLY
+    step_size: Sequence = PowerDecay(0.3, 0.5, scale=20.0)
+    averaging: Sequence | None = None
+    damping: Damping = Recovering()
+    carry: float = 0.9
+    mean_power: float | None = 8.0
+    surrogate: str = static(default="partial")
+    solver: Solver = Auto()
+    blocks: Blocks | None = static(default=None)
+    acceptance: Acceptance | None = Acceptance()
+
+    def init(self, params: PyTree, batch: Any = None) -> State:
+        """The state before the first step; `batch` (optional, the larger the better) starts the memory d_0 from data."""
+        layout = self.problem.layout(params)
+        w, rho = layout.flatten(params), self.averaging
+        state = State(
+            w=w,
+            memory=None if rho is None else jnp.zeros_like(w),
+            carried=None if _known(self.carry, 0) else jnp.zeros_like(w),
+            mean=None if self.mean_power is None else w,
+            step_size=jnp.asarray(self.step_size.first, w.dtype),
+            averaging=jnp.asarray(1 if rho is None else rho.first, w.dtype),
+            damping=jnp.asarray(self.damping.first, w.dtype),
+            level=jnp.zeros((), w.dtype),
+            count=jnp.asarray(0, jnp.int32),
+            blocks=None if self.blocks is None else self.blocks.partition(layout, self.problem.regularizer, w.dtype),
+            frozen=layout.split(params)[1],
+            layout=layout,
+        )
+        if batch is None or rho is None:
+            return state
+        return dataclasses.replace(state, memory=_gradient(self, state, self.problem.ready(state.params, batch)))
+
+    def step(self, state: State, batch: Any) -> tuple[State, Info]:
+        """One iteration on a mini-batch (x, y), (x, y, weight) or Batch. Pure; compiled once per batch shape."""
+        return _step(self, state, self.problem.ready(state.params, batch))
+
+    def solution(self, state: State) -> PyTree:
+        """What to deploy: the averaged iterate, or the last one where averaging of iterates is off."""
+        return state.layout.unflatten(state.w if state.mean is None else state.mean, state.frozen)
+
+    def explain(self, params: PyTree, x: Array) -> str:
+        """Which solver a batch like x gets, and why, in words."""
+        from .explain import explain
+
+        return explain(self, params, x)
+
+    def __post_init__(self):
+        fix = lambda name, value: object.__setattr__(self, name, value)
+        if not isinstance(self.problem, Problem):
+            raise TypeError(f"problem must be a scax.Problem, got {self.problem!r}.")
+        fix("step_size", as_sequence("step_size", self.step_size))
+        fix("averaging", None if self.averaging is None else as_sequence("averaging", self.averaging))
+        fix("damping", as_damping(self.damping))
+        checks.number("carry", self.carry, lambda v: (v >= 0) & (v < 1), "at least 0 and below 1")
+        if self.mean_power is not None:
+            checks.nonnegative("mean_power", self.mean_power)
+        checks.choice("surrogate", self.surrogate, ["partial", "full"])
+        if isinstance(self.solver, str):
+            checks.choice("solver", self.solver, ["auto", *SOLVERS])
+            fix("solver", Auto() if self.solver == "auto" else SOLVERS[self.solver]())
+        if isinstance(self.acceptance, bool):
+            fix("acceptance", Acceptance() if self.acceptance else None)
+        if self.averaging is not None:
+            warn_if_hopeless(self.step_size, self.averaging)
+            if _known(getattr(self.averaging, "value", None), 1):
+                fix("averaging", None)  # ρ ≡ 1: no memory to keep
+        if reason := self.solver.supports(self.problem):
+            raise ValueError(reason)
+        if (
+            isinstance(self.damping, Fixed)
+            and _known(self.damping.value, 0)
+            and _known(self.problem.regularizer.ridge, 0)
+        ):
+            raise ValueError(
+                "damping is 0 and the regularizer has no ridge: the surrogate has no unique minimizer. "
+                "Give damping > 0, or add L2(strength) to the regularizer."
+            )
+
+
+@jax.jit
+def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
+    """Algorithm 1, one iteration. Symbols as at the top of this file; w is w_n, δ is ŵ − w_n."""
+    w, n = state.w, state.count
+    α, ρ, τ = state.step_size, state.averaging, state.damping
+    sca = jax.tree.map(lambda leaf: _in_precision(leaf, w.dtype), sca)
+    now = Iteration(sca.problem, state, batch)
+
+    # the network, linearized; the convex problem that remains; its solution
+    lin = now.linearize(sca.solver, sca.surrogate)
+    memory = None if state.memory is None else (1 - ρ) * state.memory
+    carried = None if state.carried is None else sca.carry * state.carried
+    solution = now.solve(now.surrogate(lin, ρ, memory, carried, τ))
+    δ = solution.delta
+
+    # the step, if it is one to take
+    proposal = w + α * δ
+    step_norm = α * jnp.linalg.norm(δ)
+    before, inaccurate, rose, level = now.objective(lin), False, False, state.level
+    if sca.acceptance is not None:
+        level = sca.acceptance.track(level, before, n)
+        inaccurate = sca.acceptance.inaccurate(solution.optimality)
+        rose = sca.acceptance.rose(before, now.objective_at(proposal), level)
+    accepted, status = verdict(jnp.isfinite(step_norm), solution.converged, inaccurate, rose)
+    taken = lambda new, old: jnp.where(accepted, new, old)
+
+    # what the next step needs
+    w_next = taken(proposal, w)
+    following = dataclasses.replace(
+        state,
+        w=w_next,
+        memory=None if memory is None else now.finite(memory + ρ * now.gradient(lin), state.memory),
+        carried=None if carried is None else taken(δ, 0),
+        mean=None
+        if state.mean is None
+        else state.mean + (w_next - state.mean) * (sca.mean_power + 1) / (n + sca.mean_power + 1),
+        step_size=sca.step_size.next(α, n).astype(w.dtype),
+        averaging=ρ if sca.averaging is None else sca.averaging.next(ρ, n).astype(w.dtype),
+        damping=sca.damping.next(τ, accepted),
+        level=level,
+        count=n + 1,
+    )
+    info = Info(
+        now.loss(lin),
+        taken(step_norm, 0),
+        accepted,
+        status,
+        solution.iterations,
+        solution.optimality,
+        α,
+        ρ,
+        τ,
+    )
+    return following, info
+
+
+@jax.jit
+def _gradient(sca: SCA, state: State, batch: Batch) -> Float[Array, "q"]:
+    """1/L Σ ∇l_i(w): the start of the memory from data."""
+    now = Iteration(sca.problem, state, batch)
+    return now.gradient(now.linearize(sca.solver, "full"))
+
+
+def _in_precision(leaf, dtype):
+    """Strengths and rates live in the weights' precision."""
+    leaf = jnp.asarray(leaf)
+    return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+
+def _known(value: Any, number: float) -> bool:
+    """Whether the value is concretely this number; a traced value or a sweep is not."""
+    if value is None:
+        return False
+    known = checks.concrete(value)
+    return known is not None and known.ndim == 0 and bool(known == number)

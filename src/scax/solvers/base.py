@@ -1,0 +1,57 @@
+"""What a solver of the surrogate promises."""
+
+import dataclasses
+
+import jax
+from jaxtyping import Array, Bool, Float, Int
+
+from .._struct import struct
+from ..problem import Problem
+from ..surrogate import Surrogate
+
+
+@struct
+class Solution:
+    """δ = ŵ − w_n, and how good it is.
+
+    `optimality` is the solver's own measure, relative: the residual of the stationarity equations for smooth
+    surrogates, the duality gap where there is a prox.
+    """
+
+    delta: Float[Array, "q"]
+    optimality: Float[Array, ""]
+    iterations: Int[Array, ""]
+    converged: Bool[Array, ""]
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A solver and why it was taken."""
+
+    solver: "Solver"
+    reason: str
+
+
+class Solver:
+    """Minimizes a surrogate. Says what it supports before anything compiles."""
+
+    name: str
+    #: which form of J it works on: "dense" or "matrix-free"
+    jacobian: str = "dense"
+
+    def supports(self, problem: Problem) -> str | None:
+        """None if it can serve the problem, else the reason and what to try instead."""
+        raise NotImplementedError
+
+    def choose(self, problem: Problem, rows: int, outputs: int, weights: int) -> Choice:
+        """The solver to use for a batch of `rows` (pairs included), `outputs` per row and `weights` trained."""
+        return Choice(self, "asked for")
+
+    def solve(self, surrogate: Surrogate) -> Solution:
+        raise NotImplementedError
+
+
+def default_tolerance(dtype, given: float | None, eps_power: float) -> float:
+    """A tolerance as asked for, but never below what the precision can reach."""
+    eps = float(jax.numpy.finfo(dtype).eps)
+    return max(eps**eps_power if given is None else given, 16 * eps)

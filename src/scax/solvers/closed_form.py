@@ -1,0 +1,29 @@
+"""The full linearization: the loss is linear in δ, so ŵ is one prox."""
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+
+from .._struct import struct
+from ..problem import Problem
+from ..surrogate import Surrogate
+from .base import Solution, Solver
+
+
+@struct
+class ClosedForm(Solver):
+    """argmin_δ cᵀδ + μ‖δ‖² + rough(w_n + δ), c holding ρg + (1−ρ)d.
+
+    For ℓ2 this is ŵ = −(ρg + (1−ρ)d − 2τw_n)/(λ + 2τ) (the paper prints it with a plus sign); for ℓ1 a soft
+    threshold; for the others their prox.
+    """
+
+    name: ClassVar[str] = "closed-form"
+
+    def supports(self, problem: Problem) -> str | None:
+        return None
+
+    def solve(self, surrogate: Surrogate) -> Solution:
+        delta = surrogate.prox(jnp.zeros_like(surrogate.w), jnp.zeros_like(surrogate.w), 0.0)
+        zero = jnp.zeros((), delta.dtype)
+        return Solution(delta, zero, jnp.asarray(1), jnp.asarray(True))

@@ -1,0 +1,89 @@
+"""FISTA with restart, for anything with a prox; it stops on the duality gap."""
+
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._struct import static, struct
+from ..linearize.base import spectral_norm
+from ..problem import Problem
+from ..surrogate import Surrogate
+from .base import Solution, Solver, default_tolerance
+
+
+class _Iterate(NamedTuple):
+    delta: Float[Array, "q"]
+    ahead: Float[Array, "q"]  # the extrapolated point
+    momentum: Float[Array, ""]
+    bound: Float[Array, ""]  # on the curvature of Φ along J: 1/step
+    gap: Float[Array, ""]
+    count: Array
+
+
+@struct
+class Fista(Solver):
+    """Accelerated proximal gradient on Φ(z0 + Jδ), everything else of the surrogate inside the prox.
+
+    The step comes from ‖J‖² and the loss's curvature at the current outputs and is shortened whenever the quadratic
+    upper bound fails; momentum restarts when it points uphill. `tolerance` is the relative duality gap, checked every
+    `check_every` iterations.
+    """
+
+    tolerance: float = static(default=1e-6)
+    max_iterations: int = static(default=5000)
+    check_every: int = static(default=10)
+    name: ClassVar[str] = "fista"
+
+    def supports(self, problem: Problem) -> str | None:
+        return None
+
+    def solve(self, surrogate: Surrogate) -> Solution:
+        lin, datafit, dtype = surrogate.lin, surrogate.datafit, surrogate.w.dtype
+        z0 = lin.outputs
+        tolerance = default_tolerance(dtype, self.tolerance, 1.0)
+
+        def gap(delta):
+            """Relative duality gap at δ."""
+            z = z0 + lin.jvp(delta)
+            primal = surrogate.value(delta)
+            difference = primal - surrogate.dual(datafit.gradient(z), z)
+            return jnp.maximum(difference, 0) / jnp.maximum(jnp.abs(primal), jnp.finfo(dtype).tiny)
+
+        def descend(state: _Iterate) -> _Iterate:
+            z = z0 + lin.jvp(state.ahead)
+            slope = datafit.gradient(z)
+            value, gradient = datafit.value(z), lin.vjp(slope)
+
+            def candidate(bound):
+                new = surrogate.prox(gradient, state.ahead, bound)
+                move = new - state.ahead
+                above = datafit.value(z0 + lin.jvp(new)) - (value + gradient @ move + bound / 2 * (move @ move))
+                slack = 8 * jnp.finfo(dtype).eps * jnp.abs(value)
+                return new, ~(above <= slack)  # written so that NaN counts as too high
+
+            bound, new, _ = jax.lax.while_loop(
+                lambda c: c[2] & (c[0] < jnp.finfo(dtype).max / 4),
+                lambda c: (2 * c[0], *candidate(2 * c[0])),
+                (state.bound, *candidate(state.bound)),
+            )
+            uphill = (state.ahead - new) @ (new - state.delta) > 0
+            momentum = jnp.where(uphill, 1, state.momentum)
+            following = (1 + jnp.sqrt(1 + 4 * momentum**2)) / 2
+            ahead = new + jnp.where(uphill, 0, (momentum - 1) / following) * (new - state.delta)
+            return state._replace(delta=new, ahead=ahead, momentum=following, bound=bound)
+
+        def several(state: _Iterate) -> _Iterate:
+            state = jax.lax.fori_loop(0, self.check_every, lambda _, s: descend(s), state)
+            return state._replace(gap=gap(state.delta), count=state.count + self.check_every)
+
+        zero = jnp.zeros_like(surrogate.w)
+        factor, _, _ = datafit.newton(z0)
+        curvature = (
+            jnp.max(jnp.sum(factor.magnitude() ** 2, axis=1)) if not factor.diagonal else jnp.max(factor.blocks**2)
+        )
+        bound = 1.1 * spectral_norm(lin, dtype) * curvature + jnp.finfo(dtype).tiny
+        start = _Iterate(zero, zero, jnp.ones((), dtype), bound, gap(zero), jnp.asarray(0))
+        end = jax.lax.while_loop(lambda s: (s.gap > tolerance) & (s.count < self.max_iterations), several, start)
+        return Solution(end.delta, end.gap, end.count, end.gap <= tolerance)

@@ -1,0 +1,4 @@
+"""The shell around the method: the compiled loop, history, evaluation."""
+
+from .loop import Result as Result
+from .loop import train as train
