@@ -28,12 +28,8 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture],
 )
 hypothesis.settings.register_profile("scax-ci", hypothesis.settings.get_profile("scax"), derandomize=True)
-hypothesis.settings.register_profile(
-    "scax-thorough", hypothesis.settings.get_profile("scax"), max_examples=500
-)
-hypothesis.settings.load_profile(
-    os.environ.get("HYPOTHESIS_PROFILE", "scax-ci" if os.environ.get("CI") else "scax")
-)
+hypothesis.settings.register_profile("scax-thorough", hypothesis.settings.get_profile("scax"), max_examples=500)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "scax-ci" if os.environ.get("CI") else "scax"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -88,7 +88,7 @@ def _step(self: Baseline, state: BaselineState, batch: Batch) -> tuple[BaselineS
     )
     trained = jax.tree.map(problem.regularizer.project, optax.apply_updates(state.trained, updates))
     mean = state.mean
-    if mean is not None:
+    if mean is not None and self.mean_power is not None:
         share = (self.mean_power + 1) / (n + self.mean_power + 1)
         mean = jax.tree.map(lambda m, w: m + (w - m) * share.astype(m.dtype), mean, trained)
     return BaselineState(trained, mean, optimizer, n + 1, state.frozen, state.layout), BaselineInfo(value)

@@ -25,8 +25,8 @@ class Partition:
 class Blocks:
     """Split w in `count` blocks of nearly equal size.
 
-    by="contiguous" cuts the flat vector, "layer" keeps every array of params whole, "neuron" keeps the weights that leave
-    one neuron together, "random" deals the weights out with `seed`. Groups of a group lasso are never cut.
+    by="contiguous" cuts the flat vector, "layer" keeps every array of params whole, "neuron" keeps the weights that
+    leave one neuron together, "random" deals the weights out with `seed`. Groups of a group lasso are never cut.
     """
 
     count: int
@@ -42,7 +42,8 @@ class Blocks:
         units = self._units(layout, regularizer)
         if self.count > len(units):
             raise ValueError(
-                f"blocks: {self.count} blocks of whole units by={self.by!r}, but there are only {len(units)}: lower count."
+                f"blocks: count={self.count} blocks of whole units by={self.by!r}, but there are only "
+                f"{len(units)} units: lower count."
             )
         if self.by == "random":
             order = np.random.default_rng(self.seed).permutation(len(units))

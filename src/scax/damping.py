@@ -36,7 +36,7 @@ class Fixed(Damping):
 
 @struct
 class Recovering(Damping):
-    """τ rises by `rise` at a step that is not taken and falls back by `fall` at each one that is, never below `base`."""
+    """τ rises by `rise` at a step that is not taken, falls back by `fall` at each that is, never below `base`."""
 
     base: float = 0.03
     rise: float = 4.0

@@ -1,5 +1,7 @@
 """Φ(z): the part of the surrogate that depends on outputs, averaging and memory weights included."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -14,7 +16,7 @@ class Datafit:
     follow the loss's own conventions: ∇²Φ = FᵀF, ∇Φ = Fᵀa + r.
     """
 
-    def __init__(self, loss: Loss, y: Float[Array, "n k"], scale: Float[Array, "n"], pair_scale=None):
+    def __init__(self, loss: Loss, y: Float[Array, "n k"], scale: Float[Array, "n"], pair_scale: Any = None):
         self.loss, self.y, self.scale, self.pair_scale = loss, y, scale, pair_scale
         self.quadratic = loss.quadratic
 

@@ -51,7 +51,7 @@ class Iteration:
             memory = slope if memory is None else memory + slope
             return Surrogate.build(LINEARIZED, LINEARIZED, w, memory, carried, damping, problem.regularizer)
         datafit = Datafit(problem.loss, self.targets, rho * self.shares)
-        if self.pairs is not None:
+        if self.pairs is not None and problem.manifold is not None:
             datafit.pair_scale = (problem.manifold.strength * self.pairs.weight).astype(w.dtype)
             lin = Paired(lin, self.pairs, self.batch.size)
         return Surrogate.build(datafit, lin, w, memory, carried, damping, problem.regularizer)
@@ -95,6 +95,6 @@ class Iteration:
         return jnp.where(jnp.all(jnp.isfinite(new)), new, old)
 
     def _manifold_gradient(self, lin: Linearization):
-        if self.pairs is None:
+        if self.pairs is None or self.problem.manifold is None:
             return 0.0
         return lin.vjp(jax.grad(self.problem.manifold.value)(lin.outputs, self.pairs))

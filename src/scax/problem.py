@@ -78,7 +78,14 @@ class Problem:
 
     def pairs(self, batch: Batch) -> Pairs | None:
         """The batch's neighbor pairs; a batch that is the whole table needs none given."""
-        if self.manifold is None or batch.pairs is not None:
+        if self.manifold is None:
+            if batch.pairs is not None:
+                raise ValueError(
+                    "the batch has neighbor pairs but the problem no manifold penalty: give "
+                    "Problem(..., manifold=scax.Manifold(strength, graph)), or leave pairs out."
+                )
+            return None
+        if batch.pairs is not None:
             return batch.pairs
         if batch.size != self.manifold.graph.size:
             raise ValueError(
@@ -115,7 +122,7 @@ class Problem:
     def penalty(self, trained: tuple) -> Float[Array, ""]:
         """R(w), leaf by leaf where it is a plain ridge."""
         if self.regularizer.smooth:
-            return self.regularizer.ridge / 2 * sum(jnp.sum(leaf**2) for leaf in trained)
+            return self.regularizer.ridge / 2 * jnp.asarray(sum(jnp.sum(leaf**2) for leaf in trained))
         return self.regularizer.value(jnp.concatenate([jnp.ravel(leaf) for leaf in trained]))
 
 

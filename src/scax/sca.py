@@ -91,7 +91,7 @@ class SCA:
     acceptance: Acceptance | None = Acceptance()
 
     def init(self, params: PyTree, batch: Any = None) -> State:
-        """The state before the first step; `batch` (optional, the larger the better) starts the memory d_0 from data."""
+        """The state before the first step; `batch` (optional, the larger the better) starts d_0 from data."""
         layout = self.problem.layout(params)
         w, rho = layout.flatten(params), self.averaging
         state = State(
@@ -177,7 +177,8 @@ def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     # the step, if it is one to take
     proposal = w + α * δ
     step_norm = α * jnp.linalg.norm(δ)
-    before, inaccurate, rose, level = now.objective(lin), False, False, state.level
+    before, level = now.objective(lin), state.level
+    inaccurate = rose = jnp.asarray(False)
     if sca.acceptance is not None:
         level = sca.acceptance.track(level, before, n)
         inaccurate = sca.acceptance.inaccurate(solution.optimality)
@@ -190,10 +191,12 @@ def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     following = dataclasses.replace(
         state,
         w=w_next,
-        memory=None if memory is None else now.finite(memory + ρ * now.gradient(lin), state.memory),
+        memory=None
+        if state.memory is None
+        else now.finite((1 - ρ) * state.memory + ρ * now.gradient(lin), state.memory),
         carried=None if carried is None else taken(δ, 0),
         mean=None
-        if state.mean is None
+        if state.mean is None or sca.mean_power is None
         else state.mean + (w_next - state.mean) * (sca.mean_power + 1) / (n + sca.mean_power + 1),
         step_size=sca.step_size.next(α, n).astype(w.dtype),
         averaging=ρ if sca.averaging is None else sca.averaging.next(ρ, n).astype(w.dtype),

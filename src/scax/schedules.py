@@ -39,7 +39,7 @@ class Conditions:
 
 
 class Sequence:
-    """a_0, a_1, …: `first` is a_0 and `next` gives a_{n+1} from a_n and n, so that recursions are as cheap as formulas."""
+    """a_0, a_1, …: `first` is a_0 and `next` gives a_{n+1} from a_n and n: recursions are as cheap as formulas."""
 
     @property
     def first(self) -> float | Float[Array, ""]:
@@ -171,7 +171,8 @@ def warn_if_hopeless(step_size: Sequence, averaging: Sequence) -> None:
         )
     if alpha is not None and rho is not None and rho > 0 and alpha <= rho:
         warnings.warn(
-            f"step_size falls like n^-{alpha:g} and averaging like n^-{rho:g}: convergence needs step_size / averaging → 0, "
-            "or the memory of past gradients is never up to date. Let averaging fall more slowly, or keep it constant.",
+            f"step_size falls like n^-{alpha:g} and averaging like n^-{rho:g}: convergence needs "
+            "step_size / averaging → 0, or the memory of past gradients is never up to date. "
+            "Let averaging fall more slowly, or keep it constant.",
             stacklevel=3,
         )

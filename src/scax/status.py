@@ -26,8 +26,8 @@ _MESSAGES = {
         "already exploded, or no curvature (damping 0 without L2). Check the data, raise `damping`."
     ),
     Status.INACCURATE: (
-        "the solution does not satisfy its own equations; the step was not taken. In float32 this happens when `damping` "
-        "is very small: raise it, or compute in float64 (jax.config.update('jax_enable_x64', True))."
+        "the solution does not satisfy its own equations; the step was not taken. In float32 this happens when "
+        "`damping` is very small: raise it, or compute in float64 (jax.config.update('jax_enable_x64', True))."
     ),
     Status.OBJECTIVE_ROSE: (
         "the new weights raise the objective of this very batch far above its recent level; the step was not taken and "

@@ -72,7 +72,7 @@ class Surrogate:
         """The same problem over a block of weights, the others staying at w_n; mask 0 marks padding."""
         return Surrogate(
             self.datafit,
-            None if self.lin is None else self.lin.take(index, mask),
+            self.lin if self.lin is None else self.lin.take(index, mask),
             self.w[index] * mask,
             self.linear[index] * mask,
             self.curvature,

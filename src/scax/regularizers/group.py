@@ -71,7 +71,8 @@ class GroupLasso(Regularizer):
         checks.nonnegative("strength", self.strength)
         if not isinstance(self.groups, Groups):
             raise TypeError(
-                f"groups must be a Groups, got {type(self.groups).__name__}: use neuron_groups(params) or Groups.of(ids)."
+                f"groups must be a Groups, got {type(self.groups).__name__}: use neuron_groups(params) or "
+                "Groups.of(ids)."
             )
 
     @property

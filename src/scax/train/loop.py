@@ -1,4 +1,4 @@
-"""The training loop: batches drawn, gathered and stepped on inside one compiled loop; Python looks in between chunks."""
+"""The training loop: batches drawn, gathered and stepped on inside one compiled loop; Python looks in between."""
 
 import dataclasses
 import time
@@ -38,7 +38,7 @@ class Source:
     def gather(self, rows, anchors, problem: Problem) -> Batch:
         """The batch of some rows, its neighbor pairs included."""
         pairs = None
-        if self.table is not None:
+        if self.table is not None and problem.manifold is not None:
             graph = problem.manifold.graph
             start = None if anchors is rows else rows.shape[0]
             pairs = graph.pairs(self.table, anchors, start=start)
@@ -63,8 +63,8 @@ def train(
 
     Batches go through the rows epoch by epoch, in an order drawn from `key`. At about `records` evenly spaced steps the
     history gets the step, seconds, average batch loss, the objective U on the training data and, given `validation`, on
-    it too (without regularizer: `validation_loss`), all for the solution that would be deployed then. `callback` sees each
-    record as a dict; if it returns True, training stops there. `unlabeled` rows take part in a manifold penalty.
+    it too (without regularizer: `validation_loss`), all for the solution that would be deployed then. `callback` sees
+    each record as a dict; if it returns True, training stops there. `unlabeled` rows take part in a manifold penalty.
     """
     problem: Problem = method.problem
     _whole("steps", steps, 1)
@@ -162,8 +162,8 @@ def _source(problem: Problem, params: PyTree, whole: Batch, unlabeled: Any) -> S
         table = jnp.concatenate([whole.x, jnp.asarray(unlabeled)])
     if table.shape[0] != problem.manifold.graph.size:
         raise ValueError(
-            f"the graph has {problem.manifold.graph.size} rows but there are {table.shape[0]} (labeled, then unlabeled): "
-            "build it with knn_graph on exactly these rows, in this order."
+            f"the graph has {problem.manifold.graph.size} rows but there are {table.shape[0]} (labeled, then "
+            "unlabeled): build it with knn_graph on exactly these rows, in this order."
         )
     return Source(whole.x, whole.y, whole.weight, table)
 
