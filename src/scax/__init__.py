@@ -1,32 +1,118 @@
-"""scax: training neural networks by stochastic successive convex approximation."""
+"""scax: training neural networks by stochastic successive convex approximation.
 
-from . import solvers as solvers
-from .acceptance import Acceptance as Acceptance
-from .baselines import baseline as baseline
-from .batch import Batch as Batch
-from .blocks import Blocks as Blocks
-from .losses import Huber as Huber
-from .losses import Logistic as Logistic
-from .losses import Loss as Loss
-from .losses import Poisson as Poisson
-from .losses import Softmax as Softmax
-from .losses import Squared as Squared
-from .models import MLP as MLP
-from .problem import Problem as Problem
-from .regularizers import L1 as L1
-from .regularizers import L2 as L2
-from .regularizers import Box as Box
-from .regularizers import ElasticNet as ElasticNet
-from .regularizers import GroupLasso as GroupLasso
-from .regularizers import Groups as Groups
-from .regularizers import Manifold as Manifold
-from .regularizers import Regularizer as Regularizer
-from .regularizers import knn_graph as knn_graph
-from .regularizers import neuron_groups as neuron_groups
-from .sca import SCA as SCA
-from .schedules import Constant as Constant
-from .schedules import PowerDecay as PowerDecay
-from .schedules import QuadraticDecay as QuadraticDecay
-from .status import Status as Status
-from .train import Result as Result
-from .train import train as train
+Names are imported when first used: `scax.load` and `scax --help` wait neither for JAX nor for anything else they do
+not need, and a saved model predicts on a machine without JAX.
+"""
+
+import importlib
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import data as data
+    from . import files as files
+    from . import solvers as solvers
+    from .acceptance import Acceptance as Acceptance
+    from .baselines import baseline as baseline
+    from .batch import Batch as Batch
+    from .blocks import Blocks as Blocks
+    from .files import FileError as FileError
+    from .files import Model as Model
+    from .files import load as load
+    from .files import save as save
+    from .losses import Huber as Huber
+    from .losses import Logistic as Logistic
+    from .losses import Loss as Loss
+    from .losses import Poisson as Poisson
+    from .losses import Softmax as Softmax
+    from .losses import Squared as Squared
+    from .models import MLP as MLP
+    from .problem import Problem as Problem
+    from .regularizers import L1 as L1
+    from .regularizers import L2 as L2
+    from .regularizers import Box as Box
+    from .regularizers import ElasticNet as ElasticNet
+    from .regularizers import GroupLasso as GroupLasso
+    from .regularizers import Groups as Groups
+    from .regularizers import Manifold as Manifold
+    from .regularizers import Regularizer as Regularizer
+    from .regularizers import knn_graph as knn_graph
+    from .regularizers import neuron_groups as neuron_groups
+    from .sca import SCA as SCA
+    from .schedules import Constant as Constant
+    from .schedules import PowerDecay as PowerDecay
+    from .schedules import QuadraticDecay as QuadraticDecay
+    from .status import Status as Status
+    from .train import Result as Result
+    from .train import train as train
+
+#: module → the public names found there; the imports above say the same to type checkers (a test compares them)
+_NAMES = {
+    "acceptance": ("Acceptance",),
+    "baselines": ("baseline",),
+    "batch": ("Batch",),
+    "blocks": ("Blocks",),
+    "files": ("FileError", "Model", "load", "save"),
+    "losses": ("Huber", "Logistic", "Loss", "Poisson", "Softmax", "Squared"),
+    "models": ("MLP",),
+    "problem": ("Problem",),
+    "regularizers": (
+        "L1",
+        "L2",
+        "Box",
+        "ElasticNet",
+        "GroupLasso",
+        "Groups",
+        "Manifold",
+        "Regularizer",
+        "knn_graph",
+        "neuron_groups",
+    ),
+    "sca": ("SCA",),
+    "schedules": ("Constant", "PowerDecay", "QuadraticDecay"),
+    "status": ("Status",),
+    "train": ("Result", "train"),
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        return _folder(name)
+    value = getattr(importlib.import_module("." + _HOME[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})
+
+
+def _folder(name: str) -> Any:
+    """`scax.estimators` without importing it first, and likewise every other part of the package."""
+    try:
+        if not name.startswith("_"):
+            return importlib.import_module("." + name, __name__)
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{name}":
+            raise
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _Package(types.ModuleType):
+    """`scax.train` is the function, although a folder of that name exists.
+
+    Importing the folder makes Python bind it to the name in this module; the setter lets that pass.
+    """
+
+    @property
+    def train(self) -> Any:
+        return getattr(importlib.import_module(".train", __name__), "train")  # noqa: B009
+
+    @train.setter
+    def train(self, value: Any) -> None:
+        pass
+
+
+sys.modules[__name__].__class__ = _Package

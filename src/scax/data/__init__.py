@@ -1,3 +1,45 @@
-"""Tables in, batches out."""
+"""Tables in, batches out.
 
-from .shuffle import Shuffle as Shuffle
+Imported when first used, as in the package above: encoding a table needs NumPy alone, reading one needs polars, and
+only the shuffled stream of rows needs JAX.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .errors import TableError as TableError
+    from .preprocess import Preprocess as Preprocess
+    from .schema import Column as Column
+    from .schema import Schema as Schema
+    from .schema import Target as Target
+    from .shuffle import Shuffle as Shuffle
+    from .split import Split as Split
+    from .stream import Shards as Shards
+    from .stream import Stream as Stream
+    from .stream import convert as convert
+    from .table import Table as Table
+    from .table import open_table as open_table
+
+_NAMES = {
+    "errors": ("TableError",),
+    "preprocess": ("Preprocess",),
+    "schema": ("Column", "Schema", "Target"),
+    "shuffle": ("Shuffle",),
+    "split": ("Split",),
+    "stream": ("Shards", "Stream", "convert"),
+    "table": ("Table", "open_table"),
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module("." + _HOME[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

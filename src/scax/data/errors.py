@@ -1,0 +1,18 @@
+"""What is wrong with a table, in a sentence or two: what, where, what to do."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class TableError(ValueError):
+    """A table that cannot be used as it is. The message is meant for the person who owns the table."""
+
+
+def near(name: str, names: Iterable[str]) -> str:
+    """ " Did you mean 'price'?", or nothing where no name is near."""
+    names = [str(n) for n in names]
+    lower = {n.lower(): n for n in reversed(names)}
+    found = difflib.get_close_matches(str(name).lower(), lower, n=2, cutoff=0.6)
+    if found:
+        return f" Did you mean {' or '.join(repr(lower[f]) for f in found)}?"
+    return f" It has {', '.join(map(repr, names[:8]))}{', …' if len(names) > 8 else ''}."

@@ -1,0 +1,5 @@
+"""What is wrong with a file, in a sentence."""
+
+
+class FileError(ValueError):
+    """A file that cannot be read or written: what, where, what to do."""
