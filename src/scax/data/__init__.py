@@ -10,24 +10,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .errors import TableError as TableError
     from .preprocess import Preprocess as Preprocess
+    from .preprocess import Tally as Tally
     from .schema import Column as Column
     from .schema import Schema as Schema
     from .schema import Target as Target
+    from .shard_writer import convert as convert
     from .shuffle import Shuffle as Shuffle
     from .split import Split as Split
     from .stream import Shards as Shards
     from .stream import Stream as Stream
-    from .stream import convert as convert
     from .table import Table as Table
     from .table import open_table as open_table
 
 _NAMES = {
     "errors": ("TableError",),
-    "preprocess": ("Preprocess",),
+    "preprocess": ("Preprocess", "Tally"),
     "schema": ("Column", "Schema", "Target"),
+    "shard_writer": ("convert",),
     "shuffle": ("Shuffle",),
     "split": ("Split",),
-    "stream": ("Shards", "Stream", "convert"),
+    "stream": ("Shards", "Stream"),
     "table": ("Table", "open_table"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

@@ -1,13 +1,17 @@
 """From a table to the network's numbers, and from its outputs back to the table's units. NumPy alone."""
 
 import dataclasses
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from .schema import Schema
+from .columns import BOOLEANS, MISSING_CODE, UNSEEN_CODE, Values
+from .errors import TableError, near
+from .schema import Column, Schema
 from .split import Split
+from .table import Block, Table, open_table
 
 
 @dataclasses.dataclass
@@ -19,7 +23,15 @@ class Tally:
     extra: tuple[str, ...] = ()
 
     def sentences(self) -> list[str]:
-        raise NotImplementedError
+        """One sentence per kind of surprise and column."""
+        told = [f"Column {name!r} has {n:,} value(s) never seen in training: they count as none of its levels."
+                for name, n in self.unseen.items()]  # fmt: skip
+        told += [f"Column {name!r} has {n:,} missing value(s) and had none in training: the median stands in."
+                 for name, n in self.filled.items()]  # fmt: skip
+        if self.extra:
+            more = ", …" if len(self.extra) > 5 else ""
+            told.append(f"Ignored, because the model does not know them: {', '.join(map(repr, self.extra[:5]))}{more}.")
+        return told
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +45,8 @@ class Preprocess:
 
     schema: Schema
     median: np.ndarray  # one per used column, 0 for categories
-    mean: np.ndarray  # [d], one per encoded feature; 0 where it is not standardized
-    scale: np.ndarray  # [d]
+    mean: np.ndarray  # one per used column, 0 where it is not standardized
+    scale: np.ndarray  # one per used column, 1 where it is not standardized
     target_mean: float = 0.0
     target_scale: float = 1.0
 
@@ -48,7 +60,7 @@ class Preprocess:
         categories: Iterable[str] = (),
         max_levels: int = 100,
         split: Split = Split(0.0),
-        progress: Any = None,
+        progress: Callable[[int], Any] | None = None,
     ) -> "Preprocess":
         """Find the schema and the statistics in one pass over the table (anything `open_table` takes).
 
@@ -57,31 +69,202 @@ class Preprocess:
         columns as categories; a category has at most `max_levels` levels. `progress(rows)` is called after each
         block. Bad input is a TableError; what a person should know but need not act upon is in `schema.warnings`.
         """
-        raise NotImplementedError
+        from .fit import fit
+
+        return fit(open_table(table), target, task, tuple(drop), tuple(categories), max_levels, split, progress)
 
     def transform(self, table: Any, tally: Tally | None = None) -> np.ndarray:
-        """x: float32 [n, d] of a table (anything `open_table` takes) or of an array [n, used columns] of raw numbers.
+        """x: float32 [n, d] of a table (anything `open_table` takes) or of an array [n, used columns] of raw values.
 
         Columns may be in any order; one that the schema needs and the table lacks is a TableError; others are ignored
         and counted in `tally`, as are levels never seen and missing values where training had none.
         """
-        raise NotImplementedError
+        table = self.table(table)
+        tally = Tally() if tally is None else tally
+        self.match(table, tally)
+        parts = [self.encode(block, tally) for block in table.blocks()]
+        if not parts:
+            raise TableError(f"{table.name} has no rows: there is nothing to predict.")
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def target(self, table: Any) -> np.ndarray:
         """y as the loss wants it: standardized float32 [n], labels 0/1 float32 [n], or class indices int32 [n]."""
-        raise NotImplementedError
+        table = open_table(table)
+        self.need_target(table)
+        parts = [self.encode_target(block) for block in table.blocks()]
+        return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
     def arrays(self, table: Any, split: Split | None = None) -> tuple[np.ndarray, ...]:
         """(x, y), or with a split (x, y, x held out, y held out), in one pass over the table."""
-        raise NotImplementedError
+        table = open_table(table)
+        tally = Tally()
+        self.match(table, tally)
+        self.need_target(table)
+        parts: list[list[np.ndarray]] = [[], [], [], []]
+        for block in table.blocks():
+            x, y = self.encode(block, tally), self.encode_target(block)
+            out = (split or Split(0.0)).held_out(block.start, block.size)
+            for part, array in zip(parts, (x[~out], y[~out], x[out], y[out]), strict=True):
+                part.append(array)
+        if not parts[0]:
+            raise TableError(f"{table.name} has no rows.")
+        joined = tuple(np.concatenate(part) for part in parts)
+        return joined[:2] if split is None else joined
 
     def restore(self, outputs: np.ndarray) -> np.ndarray:
         """Regression outputs [n] or [n, 1] back in the target's units, float64 [n]."""
-        raise NotImplementedError
+        return np.asarray(outputs, np.float64).reshape(-1) * self.target_scale + self.target_mean
+
+    def table(self, source: Any) -> Table:
+        """Any table; the columns of an array are the used ones, in their order."""
+        if not (isinstance(source, np.ndarray) or (isinstance(source, list) and source)):
+            return open_table(source)
+        array, used = np.asarray(source), self.schema.used
+        if array.ndim != 2 or array.shape[1] != len(used):
+            raise TableError(
+                f"x has shape {array.shape}: give one column for each of the {len(used)} of the model, or a table with "
+                "named columns."
+            )
+        return open_table({c.name: array[:, j] for j, c in enumerate(used)})
+
+    def match(self, table: Table, tally: Tally) -> None:
+        """Refuse a table that lacks columns; note those that are not needed."""
+        lacking = [c.name for c in self.schema.used if c.name not in set(table.columns)]
+        if lacking:
+            more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
+            raise TableError(
+                f"{table.name} has no column {lacking[0]!r}{more}, which the model was trained on."
+                f"{near(lacking[0], table.columns)}"
+            )
+        known = {c.name for c in self.schema.columns} | {self.schema.target.name}
+        tally.extra = tuple(name for name in table.columns if name not in known)
+
+    def need_target(self, table: Table) -> None:
+        """Refuse a table without the target."""
+        name = self.schema.target.name
+        if name not in table.columns:
+            raise TableError(f"{table.name} has no column {name!r}, the target.{near(name, table.columns)}")
+
+    def encode(self, block: Block, tally: Tally) -> np.ndarray:
+        """x: float32 [rows, d] of one block."""
+        x = np.zeros((block.size, self.schema.width), np.float32)
+        start = 0
+        for j, column in enumerate(self.schema.used):
+            part = x[:, start : start + column.width]
+            values = block.column(column.name)
+            if column.kind == "category":
+                missing = _encode_levels(part, column, values, tally)
+            else:
+                numbers = (
+                    _booleans(block, column, values) if column.kind == "boolean" else _finite(block, column, values)
+                )
+                missing = np.isnan(numbers)
+                filled = np.where(missing, self.median[j], numbers) if missing.any() else numbers
+                with np.errstate(over="ignore"):
+                    part[:, 0] = np.clip((filled - self.mean[j]) / self.scale[j], -1e30, 1e30)
+                if not column.indicator and missing.any():
+                    tally.filled[column.name] = tally.filled.get(column.name, 0) + int(missing.sum())
+            if column.indicator:
+                part[:, -1] = missing
+            start += column.width
+        return x
+
+    def encode_target(self, block: Block) -> np.ndarray:
+        """y of one block, as `target` says."""
+        goal = self.schema.target
+        values = block.column(goal.name)
+        if goal.task == "regression":
+            numbers = _finite(block, Column(goal.name, "number"), values)
+            self._no_missing(block, np.isnan(numbers))
+            return ((numbers - self.target_mean) / self.target_scale).astype(np.float32)
+        codes = self._classes(block, values)
+        self._no_missing(block, codes == MISSING_CODE)
+        if (codes == UNSEEN_CODE).any():
+            row = int((codes == UNSEEN_CODE).argmax())
+            raise TableError(
+                f"The target {goal.name!r} is {values.text(row)[:40]!r} in row {block.start + row + 1}, which is none "
+                "of the classes of the model."
+            )
+        return codes.astype(np.float32 if len(goal.classes) == 2 else np.int32)
+
+    def _classes(self, block: Block, values: Values) -> np.ndarray:
+        classes = self.schema.target.classes
+        if all(isinstance(c, str) for c in classes):
+            return values.codes({str(c): i for i, c in enumerate(classes)})
+        if classes == (False, True) and all(isinstance(c, bool) for c in classes):
+            numbers = _booleans(block, Column(self.schema.target.name, "boolean"), values)
+        else:
+            numbers = _finite(block, Column(self.schema.target.name, "number"), values)
+        known = np.array([float(c) for c in classes])
+        found = np.searchsorted(known, np.nan_to_num(numbers)).clip(0, len(known) - 1)
+        codes = np.where(known[found] == numbers, found, UNSEEN_CODE)
+        return np.where(np.isnan(numbers), MISSING_CODE, codes)
+
+    def _no_missing(self, block: Block, missing: np.ndarray) -> None:
+        if missing.any():
+            row = block.start + int(missing.argmax()) + 1
+            raise TableError(f"The target {self.schema.target.name!r} is missing in row {row}: remove such rows.")
 
     def to_json(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """As plain JSON values; numbers come back to the bit."""
+        return {
+            "schema": self.schema.to_json(),
+            "median": self.median.tolist(),
+            "mean": self.mean.tolist(),
+            "scale": self.scale.tolist(),
+            "target_mean": self.target_mean,
+            "target_scale": self.target_scale,
+        }
 
     @staticmethod
     def from_json(value: Any) -> "Preprocess":
-        raise NotImplementedError
+        """From what `to_json` gave; anything else is a TableError."""
+        try:
+            schema = Schema.from_json(value["schema"])
+            median, mean, scale = (np.array(value[name], np.float64) for name in ("median", "mean", "scale"))
+            center, unit = float(value["target_mean"]), float(value["target_scale"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, TableError):
+                raise
+            raise TableError("The preprocessing is unreadable: write it again with the scax that made it.") from None
+        fits = all(a.shape == (len(schema.used),) and np.isfinite(a).all() for a in (median, mean, scale))
+        if not (fits and (scale > 0).all() and math.isfinite(center) and math.isfinite(unit) and unit > 0):
+            raise TableError("The preprocessing does not fit its schema: write it again with the scax that made it.")
+        return Preprocess(schema, median, mean, scale, center, unit)
+
+
+def _encode_levels(part: np.ndarray, column: Column, values: Values, tally: Tally) -> np.ndarray:
+    """Set the feature of each row's level; which rows are missing."""
+    codes = values.codes({level: i for i, level in enumerate(column.levels)})
+    seen = codes >= 0
+    part[np.flatnonzero(seen), codes[seen]] = 1
+    missing = codes == MISSING_CODE
+    unseen = int((codes == UNSEEN_CODE).sum()) + (0 if column.indicator else int(missing.sum()))
+    if unseen:
+        tally.unseen[column.name] = tally.unseen.get(column.name, 0) + unseen
+    return missing
+
+
+def _finite(block: Block, column: Column, values: Values) -> np.ndarray:
+    """Numbers, NaN where missing; text or infinity is a TableError."""
+    numbers, words = values.numbers()
+    bad = words | np.isinf(numbers)
+    if bad.any() or values.declared not in ("number", "boolean", "text"):
+        row = int(bad.argmax())
+        raise TableError(
+            f"Column {column.name!r} is {values.text(row)[:40]!r} in row {block.start + row + 1}, where the model "
+            "expects a finite number: correct it, or leave it empty."
+        )
+    return numbers
+
+
+def _booleans(block: Block, column: Column, values: Values) -> np.ndarray:
+    """0, 1, or NaN where missing; anything else is a TableError."""
+    codes = values.codes(BOOLEANS)
+    if (codes == UNSEEN_CODE).any():
+        row = int((codes == UNSEEN_CODE).argmax())
+        raise TableError(
+            f"Column {column.name!r} is {values.text(row)[:40]!r} in row {block.start + row + 1}, where the model "
+            "expects true or false: correct it, or leave it empty."
+        )
+    return np.where(codes == MISSING_CODE, np.nan, codes)

@@ -1,15 +1,42 @@
 """Tables from files: CSV, CSV.gz, Parquet, or a data frame at hand, read a block of rows at a time."""
 
+import dataclasses
+import hashlib
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import numpy as np
+
+from .columns import Values, of_array
+from .csv_blocks import CsvText
+from .errors import TableError
+
+ROWS = 65_536  # in a block of a Parquet file or a frame
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Some consecutive rows: `start` is the number of the first, `size` how many, `column(name)` the values."""
+
+    start: int
+    size: int
+    frame: Any  # a polars frame, or a mapping of names to arrays
+
+    def column(self, name: str) -> Values:
+        if isinstance(self.frame, Mapping):
+            return of_array(self.frame[name])
+        from .polars_columns import of_series
+
+        return of_series(self.frame[name])
 
 
 class Table:
     """A table that can be read again and again, a block of rows at a time, without ever being whole in memory.
 
     `name` is what messages call it; `columns` the names in order; `rows` their number where it is known without
-    reading the table (Parquet, a frame), else None; `bytes` its size on disk.
+    reading the table (Parquet, a frame), else None; `bytes` its size on disk, 0 for a frame.
     """
 
     name: str
@@ -17,13 +44,76 @@ class Table:
     rows: int | None
     bytes: int
 
-    def blocks(self) -> Iterator[Any]:
-        """Blocks of rows from the top (scax.data.block.Block)."""
+    def blocks(self) -> Iterator[Block]:
+        """Blocks of rows from the top."""
         raise NotImplementedError
 
-    def fingerprint(self) -> str:
-        """Changes when the file changes: what a cache of the converted table is kept under."""
+    def fingerprint(self) -> str | None:
+        """Changes when the file changes: what a converted table is recognized by. None for a frame."""
         raise NotImplementedError
+
+
+class CsvTable(Table):
+    """A CSV file, plain or gzip, its fields all taken as text: what they are is found out, not guessed from the top."""
+
+    def __init__(self, path: str, name: str, size: int, header: bool, encoding: str):
+        self.name, self.rows, self.bytes, self.path = name, None, size, path
+        self.text = CsvText(path, name, header, encoding)
+        self.columns = self.text.columns
+
+    def blocks(self) -> Iterator[Block]:
+        from .polars_columns import parse_csv
+
+        start = 0
+        for text, line in self.text.blocks():
+            frame = parse_csv(self.text, text, line)
+            if frame.height:
+                yield Block(start, frame.height, frame)
+            start += frame.height
+
+    def fingerprint(self) -> str:
+        return _fingerprint(self.path, f"{self.text.header} {self.text.encoding}")
+
+
+class ParquetTable(Table):
+    def __init__(self, path: str, name: str, size: int):
+        from .polars_columns import parquet_head
+
+        self.name, self.bytes, self.path = name, size, path
+        self.columns, self.rows = parquet_head(path, name)
+        if not self.columns:
+            raise TableError(f"{name} has no columns: give a table with at least two.")
+
+    def blocks(self) -> Iterator[Block]:
+        from .polars_columns import parquet_blocks
+
+        start = 0
+        for frame in parquet_blocks(self.path, self.name, ROWS):
+            if frame.height:
+                yield Block(start, frame.height, frame)
+            start += frame.height
+
+    def fingerprint(self) -> str:
+        return _fingerprint(self.path, "parquet")
+
+
+class FrameTable(Table):
+    """A data frame or a dict of columns that is in memory already."""
+
+    def __init__(self, frame: Any, columns: tuple[str, ...], rows: int, name: str = "The table"):
+        self.name, self.columns, self.rows, self.bytes, self.frame = name, columns, rows, 0, frame
+
+    def blocks(self) -> Iterator[Block]:
+        assert self.rows is not None
+        for start in range(0, self.rows, ROWS):
+            stop = min(start + ROWS, self.rows)
+            if isinstance(self.frame, Mapping):
+                yield Block(start, stop - start, {name: values[start:stop] for name, values in self.frame.items()})
+            else:
+                yield Block(start, stop - start, self.frame[start:stop])
+
+    def fingerprint(self) -> None:
+        return None
 
 
 def open_table(source: Any, *, header: bool = True, encoding: str = "utf-8") -> Table:
@@ -31,10 +121,74 @@ def open_table(source: Any, *, header: bool = True, encoding: str = "utf-8") -> 
 
     What the file is, is read from its content, not its name. Nothing but the head of the file is read here; a file
     that is missing, a directory, unreadable, empty, or of another kind is a TableError. `header=False` names the
-    columns column_1, column_2, …; `encoding` may be utf-8 or a single-byte one (latin-1, cp1252).
+    columns column_1, column_2, …; `encoding` may be utf-8 or a single-byte one (latin-1, cp1252). The separator is
+    found: comma, semicolon, tab or bar.
     """
-    raise NotImplementedError
+    if isinstance(source, Table):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        return _open_file(os.fspath(source), header, encoding)
+    return _of_frame(source)
 
 
-def path_name(path: str | os.PathLike) -> str:
-    return os.path.basename(os.fspath(path)) or os.fspath(path)
+def _open_file(path: str, header: bool, encoding: str) -> Table:
+    name = os.path.basename(path) or path
+    try:
+        info = os.stat(path)
+        if stat.S_ISDIR(info.st_mode):
+            raise TableError(f"{path} is a directory: give the CSV or Parquet file in it.")
+        if not stat.S_ISREG(info.st_mode):
+            raise TableError(
+                f"{path} is not a regular file: save the table as a file first; it is read more than once."
+            )
+        with open(path, "rb") as file:
+            magic = file.read(8)
+    except FileNotFoundError:
+        raise TableError(f"{path} does not exist: check the name and the folder.") from None
+    except PermissionError:
+        raise TableError(f"{path} may not be read: ask for permission, or copy it where you may.") from None
+    except (OSError, ValueError) as error:
+        raise TableError(f"{path} could not be read: {getattr(error, 'strerror', None) or error}.") from None
+    if info.st_size == 0:
+        raise TableError(f"{path} is empty: give a table with a header line and one line per row.")
+    if magic.startswith(b"PAR1"):
+        return ParquetTable(path, name, info.st_size)
+    if magic.startswith(b"PK\x03\x04"):
+        raise TableError(f"{path} is an Excel workbook or a zip archive: export the sheet as CSV, or unpack it.")
+    if magic.startswith(
+        (b"\xd0\xcf\x11\xe0", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"\x89HDF", b"SQLite", b"ARROW1")
+    ):
+        raise TableError(f"{path} is neither CSV, gzipped CSV nor Parquet: convert it to one of them.")
+    return CsvTable(path, name, info.st_size, header, encoding)
+
+
+def _of_frame(source: Any) -> Table:
+    if type(source).__module__.partition(".")[0] == "polars":
+        frame = source.collect() if hasattr(source, "collect") else source
+        return FrameTable(frame, tuple(frame.columns), frame.height)
+    if isinstance(source, Mapping):
+        columns = {str(name): values for name, values in source.items()}
+    elif hasattr(source, "columns") and hasattr(source, "iloc"):
+        columns = {str(name): source.iloc[:, i] for i, name in enumerate(source.columns)}
+        if len(columns) != len(source.columns):
+            raise TableError("The table has two columns of the same name: rename one of them.")
+    else:
+        raise TableError(
+            f"A table is a path, a polars or pandas data frame, or a dict of columns, got {type(source).__name__}."
+        )
+    sizes = {name: len(values) for name, values in columns.items()}
+    if not sizes or len(set(sizes.values())) > 1:
+        raise TableError(f"The columns of a table must be of one length, got {dict(list(sizes.items())[:5])}.")
+    columns = {name: v if hasattr(v, "iloc") else np.asarray(v) for name, v in columns.items()}
+    return FrameTable(columns, tuple(columns), next(iter(sizes.values())))
+
+
+def _fingerprint(path: str, options: str) -> str:
+    """Of size, time of change, and both ends of the file: the whole of it would take as long as reading it."""
+    info = os.stat(path)
+    digest = hashlib.sha256(f"{info.st_size} {info.st_mtime_ns} {options}".encode())
+    with open(path, "rb") as file:
+        digest.update(file.read(1 << 16))
+        file.seek(max(0, info.st_size - (1 << 16)))
+        digest.update(file.read(1 << 16))
+    return digest.hexdigest()

@@ -1,0 +1,103 @@
+"""The schema and the statistics of a table, from one pass over it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import infer
+from .errors import TableError, near
+from .preprocess import Preprocess
+from .schema import TASKS, Column, Schema
+from .split import Split
+from .survey import TEXTS, Survey, Tallied
+from .table import Table
+
+
+def fit(
+    table: Table,
+    target: str,
+    task: str | None,
+    drop: tuple[str, ...],
+    categories: tuple[str, ...],
+    max_levels: int,
+    split: Split,
+    progress: Callable[[int], Any] | None,
+) -> Preprocess:
+    """See Preprocess.fit."""
+    _check(table, target, task, drop, categories, max_levels)
+    names = tuple(name for name in table.columns if name not in set(drop))
+    survey = Survey.of(table, names, target, split, progress)
+    if survey.rows < 2:
+        raise TableError(f"{table.name} has one row: training needs at least two, and hundreds to be of use.")
+    if survey.train_rows < 1:
+        raise TableError(
+            f"{table.name} has {survey.rows} rows, all of them held out: give more rows, or hold out fewer."
+        )
+    goal = infer.target(table.name, target, survey.columns[target], task)
+    columns, warnings = [], []
+    for name, found in survey.columns.items():
+        if name == target:
+            continue
+        columns.append(infer.column(table.name, name, found, max_levels, name in categories))
+        aim = survey.sample[:, names.index(target)]
+        if columns[-1].kind != "dropped" and (
+            told := infer.leaks(name, found, survey.sample[:, names.index(name)], aim)
+        ):
+            warnings.append(told)
+    columns += [Column(name, "dropped", note="dropped: as asked") for name in table.columns if name in set(drop)]
+    schema = Schema(tuple(columns), goal, survey.rows, tuple(warnings))
+    if not schema.used:
+        raise TableError(
+            f"{table.name} has no column to predict {target!r} from: all others are constant, ids or dropped."
+        )
+    numbers = [_statistics(c, survey, names.index(c.name)) for c in schema.used]
+    median, mean, scale = (np.array(column, np.float64) for column in zip(*numbers, strict=True))
+    if goal.task == "classification":
+        return Preprocess(schema, median, mean, scale)
+    found = survey.columns[target]
+    return Preprocess(schema, median, mean, scale, found.mean, _unit(found.squares, found.count, found.mean))
+
+
+def _statistics(column: Column, survey: Survey, j: int) -> tuple[float, float, float]:
+    """(median, mean, scale) of a column, missing values counted as the median that stands in for them."""
+    found = survey.columns[column.name]
+    if column.kind == "category":
+        return 0.0, 0.0, 1.0
+    if column.kind == "boolean":
+        return float(_mostly_true(found)), 0.0, 1.0
+    sample = survey.sample[:, j]
+    sample = sample[~np.isnan(sample)]
+    median = float(np.median(sample)) if len(sample) else (found.mean if found.count else (found.low + found.high) / 2)
+    absent, n = survey.train_rows - found.count, survey.train_rows
+    mean = (found.count * found.mean + absent * median) / n
+    squares = found.squares + found.count * (found.mean - mean) ** 2 + absent * (median - mean) ** 2
+    return median, mean, _unit(squares, n, mean)
+
+
+def _unit(squares: float, count: int, mean: float) -> float:
+    """The standard deviation; 1 where the values are equal but for rounding."""
+    deviation = float(np.sqrt(squares / max(count, 1)))
+    return deviation if deviation > 1e-12 * abs(mean) and deviation > 1e-300 else 1.0
+
+
+def _mostly_true(found: Tallied) -> bool:
+    true = sum(n for text, n in found.counts.items() if text.lower() in ("1", "true", "yes", "t", "y"))
+    return 2 * true > sum(found.counts.values())
+
+
+def _check(table: Table, target: str, task: Any, drop: tuple, categories: tuple, max_levels: Any) -> None:
+    if target not in table.columns:
+        raise TableError(f"{table.name} has no column {target!r}.{near(target, table.columns)}")
+    for what, names in (("drop", drop), ("categories", categories)):
+        for name in names:
+            if name not in table.columns:
+                raise TableError(f"{what}: {table.name} has no column {name!r}.{near(name, table.columns)}")
+    if target in drop:
+        raise TableError(f"{target!r} is the target and is to be dropped: choose one.")
+    if len(table.columns) < 2:
+        raise TableError(f"{table.name} has one column, {target!r}: it needs others to predict it from.")
+    if task is not None and task not in TASKS:
+        raise TableError(f"task={task!r} is not known: use 'regression' or 'classification'.")
+    if isinstance(max_levels, bool) or not isinstance(max_levels, int) or not 2 <= max_levels <= TEXTS:
+        raise TableError(f"max_levels must be a whole number from 2 to {TEXTS:,}, got {max_levels!r}.")
