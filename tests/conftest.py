@@ -11,13 +11,15 @@ import jaxtyping
 import numpy as np
 import pytest
 
+import tests.typecheck
+
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 # Every annotation of scax, array shapes included, is checked at run time while the tests run.
 # Modules imported before the hook would escape it.
 if any(name.partition(".")[0] == "scax" for name in sys.modules):
     raise RuntimeError("scax was imported before tests/conftest.py could install the import hook")
-jaxtyping.install_import_hook("scax", "beartype.beartype")
+jaxtyping.install_import_hook("scax", f"{tests.typecheck.__name__}.check")
 
 # deadline=None: the first example compiles. Function-scoped fixtures (`dtype`, `x64`) are the same for
 # every example, so hypothesis need not warn about them.

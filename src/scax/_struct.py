@@ -9,8 +9,12 @@ import dataclasses
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
+import numpy as np
 
 T = TypeVar("T")
+
+#: a strength, rate or bound: a plain number, NumPy's or JAX's, or an array of them for a sweep
+Number = float | int | np.number | np.ndarray | jax.Array
 
 
 def static(default: Any = dataclasses.MISSING) -> Any:

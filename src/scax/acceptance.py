@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from . import checks
-from ._struct import struct
+from ._struct import Number, struct
 from .status import Status
 
 
@@ -13,9 +13,9 @@ class Acceptance:
     """A step is taken if its solver's own residual is at most `residual`, and if it does not raise the objective of
     the very batch it was computed from by more than `rise` times the objective's recent level."""
 
-    residual: float = 0.05
-    rise: float = 1.0
-    memory: float = 0.9
+    residual: Number = 0.05
+    rise: Number = 1.0
+    memory: Number = 0.9
 
     def __post_init__(self):
         checks.positive("residual", self.residual)

@@ -8,7 +8,7 @@ import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from . import checks
-from ._struct import static, struct
+from ._struct import Number, static, struct
 from .batch import Batch
 from .layout import Layout
 from .problem import Problem
@@ -46,11 +46,12 @@ class Baseline:
 
     problem: Problem
     optimizer: Any = static()
-    mean_power: float | None = None
+    mean_power: Number | None = None
 
     def init(self, params: PyTree) -> BaselineState:
         layout = self.problem.layout(params)
         trained, frozen = layout.split(params)
+        self.problem.regularizer.admit(layout.flatten(params))
         mean = None if self.mean_power is None else trained
         return BaselineState(trained, mean, self.optimizer.init(trained), jnp.asarray(0, jnp.int32), frozen, layout)
 
@@ -63,7 +64,7 @@ class Baseline:
         return state.params if state.mean is None else state.layout.merge(state.mean, state.frozen)
 
 
-def baseline(optimizer, problem: Problem, *, mean_power: float | None = None) -> Baseline:
+def baseline(optimizer, problem: Problem, *, mean_power: Number | None = None) -> Baseline:
     """An optax optimizer on the problem: baseline(optax.adam(1e-3), problem).
 
     `mean_power` turns on the same averaging of iterates as SCA's, for a like-for-like comparison.

@@ -3,14 +3,14 @@
 from jaxtyping import Array, Bool, Float
 
 from . import checks
-from ._struct import struct
+from ._struct import Number, struct
 
 
 class Damping:
     """A rule for τ: `first` is τ_0, `next` gives τ_{n+1} once it is known whether step n was taken."""
 
     @property
-    def first(self) -> float | Float[Array, ""]:
+    def first(self) -> Number:
         raise NotImplementedError
 
     def next(self, tau: Float[Array, ""], accepted: Bool[Array, ""]) -> Float[Array, ""]:
@@ -21,7 +21,7 @@ class Damping:
 class Fixed(Damping):
     """τ_n = value."""
 
-    value: float
+    value: Number
 
     def __post_init__(self):
         checks.nonnegative("damping", self.value)
@@ -38,9 +38,9 @@ class Fixed(Damping):
 class Recovering(Damping):
     """τ rises by `rise` at a step that is not taken, falls back by `fall` at each that is, never below `base`."""
 
-    base: float = 0.03
-    rise: float = 4.0
-    fall: float = 0.95
+    base: Number = 0.03
+    rise: Number = 4.0
+    fall: Number = 0.95
 
     def __post_init__(self):
         checks.positive("base", self.base)

@@ -1,11 +1,13 @@
 """What a step will do, said before it is done."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 
 
-def explain(sca, params: PyTree, x: Array) -> str:
+def explain(sca, params: PyTree, x: Any) -> str:
     """The sizes, the solver and the reason, one to a line."""
     problem = sca.problem
     layout = problem.layout(params)

@@ -51,7 +51,7 @@ class Problem:
         self.regularizer.check(layout.size)
         return layout
 
-    def outputs(self, params: PyTree, x: Array) -> Float[Array, "n k"]:
+    def outputs(self, params: PyTree, x: Any) -> Float[Array, "n k"]:
         """f(w; x) as a matrix."""
         z = self.apply(params, x)
         return z[:, None] if z.ndim == 1 else z
@@ -101,7 +101,7 @@ class Problem:
             return batch.x, pairs
         return jnp.concatenate([batch.x, pairs.extra.astype(batch.x.dtype)]), pairs
 
-    def objective(self, params: PyTree, x: Array, y: Array, weight: Array | None = None) -> Float[Array, ""]:
+    def objective(self, params: PyTree, x: Any, y: Any, weight: Any = None) -> Float[Array, ""]:
         """U(w) on the rows given."""
         batch = self.ready(params, Batch(x, y, weight))
         return _objective(self, params, batch)
@@ -122,7 +122,7 @@ class Problem:
     def penalty(self, trained: tuple) -> Float[Array, ""]:
         """R(w), leaf by leaf where it is a plain ridge."""
         if self.regularizer.smooth:
-            return self.regularizer.ridge / 2 * jnp.asarray(sum(jnp.sum(leaf**2) for leaf in trained))
+            return jnp.asarray(sum(jnp.sum(leaf**2) for leaf in trained)) * (self.regularizer.ridge / 2)
         return self.regularizer.value(jnp.concatenate([jnp.ravel(leaf) for leaf in trained]))
 
 

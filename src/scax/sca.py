@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from . import checks
-from ._struct import static, struct
+from ._struct import Number, static, struct
 from .acceptance import Acceptance, verdict
 from .batch import Batch
 from .blocks import Blocks, Partition
@@ -80,20 +80,21 @@ class SCA:
 
     problem: Problem
     _: dataclasses.KW_ONLY
-    step_size: Sequence = PowerDecay(0.3, 0.5, scale=20.0)
-    averaging: Sequence | None = None
-    damping: Damping = Recovering()
-    carry: float = 0.9
-    mean_power: float | None = 8.0
+    step_size: Sequence | Any = PowerDecay(0.3, 0.5, scale=20.0)
+    averaging: Sequence | Any = None
+    damping: Damping | Any = Recovering()
+    carry: Number = 0.9
+    mean_power: Number | None = 8.0
     surrogate: str = static(default="partial")
-    solver: Solver = Auto()
+    solver: Solver | Any = Auto()
     blocks: Blocks | None = static(default=None)
-    acceptance: Acceptance | None = Acceptance()
+    acceptance: Acceptance | Any = Acceptance()
 
     def init(self, params: PyTree, batch: Any = None) -> State:
         """The state before the first step; `batch` (optional, the larger the better) starts d_0 from data."""
         layout = self.problem.layout(params)
         w, rho = layout.flatten(params), self.averaging
+        self.problem.regularizer.admit(w)
         state = State(
             w=w,
             memory=None if rho is None else jnp.zeros_like(w),
@@ -120,7 +121,7 @@ class SCA:
         """What to deploy: the averaged iterate, or the last one where averaging of iterates is off."""
         return state.layout.unflatten(state.w if state.mean is None else state.mean, state.frozen)
 
-    def explain(self, params: PyTree, x: Array) -> str:
+    def explain(self, params: PyTree, x: Any) -> str:
         """Which solver a batch like x gets, and why, in words."""
         from .explain import explain
 
@@ -146,6 +147,8 @@ class SCA:
             warn_if_hopeless(self.step_size, self.averaging)
             if _known(getattr(self.averaging, "value", None), 1):
                 fix("averaging", None)  # ρ ≡ 1: no memory to keep
+        if not isinstance(self.solver, Solver):
+            raise TypeError(f"solver must be a name or a scax.solvers.Solver, got {self.solver!r}.")
         if reason := self.solver.supports(self.problem):
             raise ValueError(reason)
         if (

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from . import checks
-from ._struct import static, struct
+from ._struct import Number, static, struct
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Sequence:
     """a_0, a_1, …: `first` is a_0 and `next` gives a_{n+1} from a_n and n: recursions are as cheap as formulas."""
 
     @property
-    def first(self) -> float | Float[Array, ""]:
+    def first(self) -> Number:
         raise NotImplementedError
 
     def next(self, value: Float[Array, ""], n: Array) -> Float[Array, ""]:
@@ -66,7 +66,7 @@ class Sequence:
 class Constant(Sequence):
     """a_n = value."""
 
-    value: float
+    value: Number
 
     def __post_init__(self):
         checks.fraction("value", self.value)
@@ -87,8 +87,8 @@ class Constant(Sequence):
 class QuadraticDecay(Sequence):
     """a_n = a_{n−1}(1 − rate · a_{n−1}), a_0 = initial: the paper's rule. Falls like 1/(rate · n)."""
 
-    initial: float
-    rate: float
+    initial: Number
+    rate: Number
 
     def __post_init__(self):
         checks.fraction("initial", self.initial)
@@ -111,9 +111,9 @@ class QuadraticDecay(Sequence):
 class PowerDecay(Sequence):
     """a_n = initial / (1 + n/scale)^exponent."""
 
-    initial: float
-    exponent: float
-    scale: float = 1.0
+    initial: Number
+    exponent: Number
+    scale: Number = 1.0
 
     def __post_init__(self):
         checks.fraction("initial", self.initial)

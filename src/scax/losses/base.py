@@ -1,5 +1,7 @@
 """What a loss knows about itself: one value per sample, never an average."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -43,7 +45,7 @@ class Loss:
         """y as the formulas want it: [n, k]."""
         return y.reshape(y.shape[0], -1) if y.ndim == 1 else y
 
-    def check(self, y: Array, k: int) -> None:
+    def check(self, y: Any, k: int) -> None:
         """Refuse targets of the wrong shape or outside the loss's domain."""
         shape = jnp.shape(y)
         if shape[1:] not in {(k,), ()} or (len(shape) == 1 and k != 1):

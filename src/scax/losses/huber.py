@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 
 from .. import checks
-from .._struct import struct
+from .._struct import Number, struct
 from .base import Loss
 
 
@@ -16,7 +16,7 @@ class Huber(Loss):
     (Standard form, with its ½: for large delta it is half of `Squared`.)
     """
 
-    delta: float = 1.0
+    delta: Number = 1.0
 
     def __post_init__(self):
         checks.positive("delta", self.delta)

@@ -3,9 +3,11 @@
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .. import checks
@@ -21,7 +23,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "linear": lambda a: a,
 }
 
-Params = list[dict[str, Array]]
+Params = list[dict[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,11 +56,12 @@ class MLP:
             params.append({"weight": weight, "bias": jnp.zeros(n_out, weight.dtype)})
         return params
 
-    def apply(self, params: Params, x: Float[Array, "n d"]) -> Float[Array, "n k"]:
+    def apply(self, params: Params, x: Float[Array | np.ndarray, "n d"]) -> Float[Array, "n k"]:
         """Outputs [n, k] of rows [n, d]."""
         if x.shape[1:] != (self.widths[0],):
             raise ValueError(f"x has shape {x.shape}; this network takes rows of {self.widths[0]} features.")
         *hidden, last = params
+        x = jnp.asarray(x)
         for layer in hidden:
             x = ACTIVATIONS[self.activation](x @ layer["weight"] + layer["bias"])
         return ACTIVATIONS[self.output](x @ last["weight"] + last["bias"])

@@ -3,6 +3,8 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._struct import Number
+
 
 class Regularizer:
     """A convex R(w) = ½ ridge ‖w‖² + rough(w), strength included.
@@ -14,26 +16,26 @@ class Regularizer:
     #: rough ≡ 0: the surrogate is smooth and needs no prox.
     smooth: bool = False
     #: the coefficient of ½‖w‖²
-    ridge: float | Float[Array, ""] = 0.0
+    ridge: Number = 0.0
 
     def value(self, w: Float[Array, "q"]) -> Float[Array, ""]:
         """R(w)."""
-        return self.ridge / 2 * jnp.sum(w**2) + self.rough(w)
+        return jnp.sum(w**2) * (self.ridge / 2) + self.rough(w)
 
     def rough(self, w: Float[Array, "q"]) -> Float[Array, ""]:
         """rough(w): R without its ridge."""
         raise NotImplementedError
 
-    def prox_rough(self, w: Float[Array, "q"], step: Float[Array, ""] | float) -> Float[Array, "q"]:
+    def prox_rough(self, w: Float[Array, "q"], step: Number) -> Float[Array, "q"]:
         """argmin_x  ½‖x − w‖² + step · rough(x)."""
         raise NotImplementedError
 
-    def prox(self, w: Float[Array, "q"], step: Float[Array, ""] | float) -> Float[Array, "q"]:
+    def prox(self, w: Float[Array, "q"], step: Number) -> Float[Array, "q"]:
         """argmin_x  ½‖x − w‖² + step · R(x): completing the square with the ridge scales both w and the step."""
         scale = 1 + step * self.ridge
         return self.prox_rough(w / scale, step / scale)
 
-    def conjugate(self, u: Float[Array, "q"], curvature: Float[Array, ""] | float) -> Float[Array, ""]:
+    def conjugate(self, u: Float[Array, "q"], curvature: Number) -> Float[Array, ""]:
         """max_x  uᵀx − ½ curvature ‖x‖² − rough(x), the conjugate a duality gap needs; attained at a prox."""
         x = self.prox_rough(u / curvature, 1 / curvature)
         return u @ x - curvature / 2 * (x @ x) - self.rough(x)
@@ -48,6 +50,9 @@ class Regularizer:
 
     def check(self, size: int) -> None:
         """Refuse weights of a size this regularizer was not made for."""
+
+    def admit(self, w: Float[Array, "q"]) -> None:
+        """Refuse weights to start from at which R is not finite."""
 
     def __add__(self, other: "Regularizer") -> "Regularizer":
         from .sum import Sum

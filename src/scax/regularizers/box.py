@@ -1,9 +1,10 @@
 """Bounds on the weights."""
 
 import jax.numpy as jnp
+import numpy as np
 
 from .. import checks
-from .._struct import struct
+from .._struct import Number, struct
 from .base import Regularizer
 
 
@@ -11,7 +12,7 @@ from .base import Regularizer
 class Box(Regularizer):
     """R(w) = 0 where every |w_i| ≤ bound, +∞ elsewhere: ŵ stays in the box, and so do the iterates."""
 
-    bound: float
+    bound: Number
 
     def __post_init__(self):
         checks.positive("bound", self.bound)
@@ -21,6 +22,14 @@ class Box(Regularizer):
         slack = 8 * jnp.finfo(w.dtype).eps
         inside = jnp.all(jnp.abs(w) <= self.bound * (1 + slack))
         return jnp.where(inside, 0.0, jnp.inf).astype(w.dtype)
+
+    def admit(self, w):
+        known, bound = checks.concrete(w), checks.concrete(self.bound)
+        if known is not None and bound is not None and np.abs(known).max() > bound.min():
+            raise ValueError(
+                f"params has weights up to {np.abs(known).max():.3g} in size, outside Box({bound.min():.3g}): start from "
+                "weights inside, e.g. jax.tree.map(lambda w: jnp.clip(w, -bound, bound), params), or widen the box."
+            )
 
     def prox_rough(self, w, step):
         return self.project(w)

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from .. import checks
-from .._struct import struct
+from .._struct import Number, struct
 from ..layout import Layout, Mask
 from .base import Regularizer
 
@@ -64,7 +64,7 @@ def neuron_groups(params: PyTree, *, input_axis: int = -2, trainable: PyTree = N
 class GroupLasso(Regularizer):
     """R(w) = strength · Σ_p √(size_p) ‖w_p‖ over the groups p."""
 
-    strength: float
+    strength: Number
     groups: Groups
 
     def __post_init__(self):
@@ -78,7 +78,7 @@ class GroupLasso(Regularizer):
     @property
     def thresholds(self) -> Float[Array, "p"]:
         """strength · a_p, a_p = √size_p."""
-        return self.strength * jnp.sqrt(self.groups.sizes)
+        return jnp.sqrt(self.groups.sizes) * self.strength
 
     def rough(self, w):
         return jnp.sum(self.thresholds.astype(w.dtype) * self.groups.norms(w))

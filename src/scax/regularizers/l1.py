@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 
 from .. import checks
-from .._struct import struct
+from .._struct import Number, struct
 from .base import Regularizer
 
 
@@ -16,7 +16,7 @@ def soft_threshold(w, threshold):
 class L1(Regularizer):
     """R(w) = strength · ‖w‖₁."""
 
-    strength: float
+    strength: Number
 
     def __post_init__(self):
         checks.nonnegative("strength", self.strength)
@@ -36,8 +36,8 @@ class L1(Regularizer):
 class ElasticNet(Regularizer):
     """R(w) = strength · (l1_ratio ‖w‖₁ + (1 − l1_ratio) ½‖w‖²)."""
 
-    strength: float
-    l1_ratio: float = 0.5
+    strength: Number
+    l1_ratio: Number = 0.5
 
     def __post_init__(self):
         checks.nonnegative("strength", self.strength)

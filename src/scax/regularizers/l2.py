@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 
 from .. import checks
-from .._struct import struct
+from .._struct import Number, struct
 from .base import Regularizer
 
 
@@ -15,7 +15,7 @@ class L2(Regularizer):
     loss's factor 2 divided out the right matrix is A + (λ/2)I. `strength` is λ as it stands in U.
     """
 
-    strength: float
+    strength: Number
     smooth = True
 
     def __post_init__(self):

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .. import checks
-from .._struct import struct
+from .._struct import Number, struct
 from ..batch import Pairs
 
 
@@ -21,7 +21,9 @@ class Graph:
     def size(self) -> int:
         return self.neighbors.shape[0]
 
-    def pairs(self, table: Array, anchors: Int[Array, "m"], *, start: int | None = None) -> Pairs:
+    def pairs(
+        self, table: Array | np.ndarray, anchors: Int[Array | np.ndarray, "m"], *, start: int | None = None
+    ) -> Pairs:
         """The pairs of some rows of the table.
 
         With `start=None` the anchors are themselves the rows of the batch, in that order; otherwise they come as
@@ -54,7 +56,7 @@ class Manifold:
     The sum runs over the graph, as in the paper: divide `strength` by the number of rows for an average.
     """
 
-    strength: float
+    strength: Number
     graph: Graph
 
     def __post_init__(self):

@@ -65,6 +65,10 @@ class Sum(Regularizer):
         for part in self.parts:
             part.check(size)
 
+    def admit(self, w):
+        for part in self.parts:
+            part.admit(w)
+
 
 def min_of(bounds):
     """The tightest of several bounds, traced or not."""

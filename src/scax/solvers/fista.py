@@ -49,7 +49,8 @@ class Fista(Solver):
             z = z0 + lin.jvp(delta)
             primal = surrogate.value(delta)
             difference = primal - surrogate.dual(datafit.gradient(z), z)
-            return jnp.maximum(difference, 0) / jnp.maximum(jnp.abs(primal), jnp.finfo(dtype).tiny)
+            relative = jnp.maximum(difference, 0) / jnp.maximum(jnp.abs(primal), jnp.finfo(dtype).tiny)
+            return jnp.where(jnp.isfinite(primal), relative, jnp.inf)  # outside a box, at the start
 
         def descend(state: _Iterate) -> _Iterate:
             z = z0 + lin.jvp(state.ahead)
