@@ -103,7 +103,7 @@ def test_no_warning_for_constants_and_sound_pairs(alpha, rho):
 )
 @pytest.mark.parametrize("bad", [-0.1, 1.5, np.nan])
 def test_refuses_values_outside_zero_one(make, bad):
-    with pytest.raises(ValueError, match="(value|initial) must be between 0 and 1, got"):
+    with pytest.raises(ValueError, match=r"(value|initial) must be between 0 and 1, got"):
         make(bad)
 
 

@@ -65,7 +65,7 @@ def test_looks_uniform():
     assert ((places - epochs / size) ** 2 / (epochs / size)).sum() / (size - 1) ** 2 < 2  # 1 if uniform
     members = np.eye(size)[order].reshape(epochs * size // batch, batch, size).sum(axis=1)
     together = (members.T @ members)[np.triu_indices(size, 1)] / (epochs * (batch - 1) / (size - 1))
-    assert np.all(np.abs(together - 1) < 0.15)
+    assert np.all(np.abs(together - 1) < 0.25)
 
 
 def test_vmap_over_seeds():

@@ -107,7 +107,7 @@ def test_a_large_huber_is_half_of_squared(x64):
     ],
 )
 def test_refuses_targets(loss, k, y, words):
-    with pytest.raises(ValueError, match="y|Softmax") as refusal:
+    with pytest.raises(ValueError, match=r"y|Softmax") as refusal:
         loss.check(y, k)
     for word in words:
         assert word in str(refusal.value)

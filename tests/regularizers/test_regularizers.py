@@ -181,7 +181,7 @@ def test_refuses_negative_or_infinite_strengths(make, bad):
 
 
 def test_refuses_other_nonsense():
-    with pytest.raises(ValueError, match="l1_ratio must be between 0 and 1, got 1.5"):
+    with pytest.raises(ValueError, match=r"l1_ratio must be between 0 and 1, got 1.5"):
         scax.ElasticNet(1.0, 1.5)
     with pytest.raises(TypeError, match="strength must be a number, got True"):
         scax.L2(True)
