@@ -40,8 +40,8 @@ class Regularizer:
         x = self.prox_rough(u / curvature, 1 / curvature)
         return u @ x - curvature / 2 * (x @ x) - self.rough(x)
 
-    def project(self, w: Float[Array, "q"]) -> Float[Array, "q"]:
-        """The nearest w at which R is finite."""
+    def project(self, w: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """The nearest w (or leaf of it) at which R is finite."""
         return w
 
     def take(self, index: Array) -> "Regularizer":

@@ -1,0 +1,5 @@
+"""python -m scax"""
+
+from .cli.main import app
+
+app()

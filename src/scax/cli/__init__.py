@@ -1,0 +1,1 @@
+"""The command line: arguments in, words out, nothing else."""

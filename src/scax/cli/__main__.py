@@ -1,0 +1,5 @@
+"""python -m scax.cli"""
+
+from .main import app
+
+app()

@@ -1,0 +1,156 @@
+"""What `scax compare` does once its options are read: load, run with a progress bar, show."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ..data.bundled import BUNDLED, Arrays, bundled
+from ..report.summary import NEAR, Interval, headline, places, rows
+from ..train import methods as known
+from ..train.compare import Settings, compare
+from ..train.run_folder import FORMAT, environment
+from .errors import UserError
+
+
+def methods(wanted: list[str]) -> list[str]:
+    """The methods by name, SCA's rivals in the order given."""
+    if wanted == ["default"]:
+        return list(known.DEFAULT)
+    if wanted == ["all"]:
+        return list(known.LABELS)
+    for name in wanted:
+        if name not in known.LABELS:
+            raise UserError(f"--methods: {name!r} is not known.{near(name, known.LABELS)}")
+    return list(dict.fromkeys(wanted))
+
+
+def near(name: str, names) -> str:
+    import difflib
+
+    found = difflib.get_close_matches(name, list(names), n=1)
+    return f" Did you mean {found[0]!r}?" if found else f" Choose from {', '.join(names)}."
+
+
+def load(table: str, target: str | None) -> Arrays:
+    """A bundled data set, or a table from a file."""
+    if table in BUNDLED:
+        if target is not None and target != BUNDLED[table].target:
+            raise UserError(f"{table} predicts {BUNDLED[table].target!r}: leave --target out.")
+        return bundled(table)
+    raise UserError(f"{table!r} is neither a file nor a data set.{near(table, BUNDLED)}")
+
+
+def run(data: Arrays, settings: dict[str, Any], *, quiet: bool, command: str) -> dict[str, Any]:
+    """Run all methods; the content of results.json."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}", table_column=None),
+        BarColumn(bar_width=28),
+        TextColumn("{task.completed}/{task.total} runs"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
+        bars = {name: progress.add_task(known.LABELS[name], total=None) for name in settings["methods"]}
+
+        def tick(name: str, done: int, total: int) -> None:
+            progress.update(bars[name], completed=done, total=total)
+
+        found = compare(data.x, data.y, data.task, Settings(**settings), tick)
+    about = {
+        "name": data.name, "target": data.target, "rows": len(data.x), "columns": data.x.shape[1],
+        "classes": list(data.classes),
+    }  # fmt: skip
+    return {
+        "format": FORMAT,
+        "kind": "compare",
+        "command": command,
+        "dataset": about,
+        "settings": dataclasses.asdict(Settings(**settings)),
+        "environment": environment(),
+        **found,
+    }
+
+
+def show(results: dict[str, Any]) -> None:
+    """The table in the terminal."""
+    console = Console()
+    data, run = results["dataset"], results["settings"]
+    score = results["score"]["name"]
+    found = rows(results)
+    network = "/".join(map(str, results["network"]))
+    title = (
+        f"{data['name']}: {data['rows']:,} rows, {data['columns']} inputs, {network} network, "
+        f"{run['steps']:,} iterations, {_times(run['repeats'])}"
+    )
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False
+    )
+    table.add_column("", no_wrap=True)
+    heads = (
+        "objective",
+        f"test {score}",
+        f"steps to\nbest+{NEAR:.0%}",
+        "steps to\nAdam's end",
+        "seconds",
+        "learning\nrate",
+    )
+    for name in heads:
+        table.add_column(name, justify="right", vertical="bottom", no_wrap=True)
+    digits = places(r.objective.mean for r in found), places(r.score.mean for r in found)
+    for row in found:
+        chosen = row.setting.split(" (")[0].replace(",", "")
+        table.add_row(
+            row.label,
+            _interval(row.objective, digits[0]),
+            _interval(row.score, digits[1]),
+            "–" if row.near is None else f"{row.near:,}",
+            "–" if row.iterations is None else f"{row.iterations:,}",
+            f"{row.seconds:.3f}",
+            chosen,
+            style="bold" if row.name == "sca" else None,
+        )
+    console.print(table)
+    console.print(headline(results, found), soft_wrap=True)
+    console.print(
+        "Baselines: best of the learning rates and decays tried, by training objective; ±: half a 95% interval.",
+        style="dim",
+        soft_wrap=True,
+    )
+
+
+def brief(results: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The final table for machines."""
+    return {
+        "dataset": results["dataset"]["name"],
+        "report": str(folder / "report.html"),
+        "results": str(folder / "results.json"),
+        "score": results["score"]["name"],
+        "methods": {
+            row.name: {
+                "objective": row.objective.mean,
+                "objective_half_interval": row.objective.half,
+                "score": row.score.mean,
+                "score_half_interval": row.score.half,
+                "iterations_to_near_best": row.near,
+                "iterations_to_adam": row.iterations,
+                "seconds": row.seconds,
+                "setting": row.setting,
+            }
+            for row in rows(results)
+        },
+    }
+
+
+def _times(n: int) -> str:
+    return "once" if n == 1 else f"{n} times"
+
+
+def _interval(value: Interval, digits: int) -> str:
+    if value.mean != value.mean:
+        return "diverged"
+    return f"{value.mean:.{digits}f}" + ("" if value.half is None else f" ± {value.half:.2g}")

@@ -1,0 +1,44 @@
+"""How a command ends badly: a line or two on stderr, and an exit code that scripts can rely on."""
+
+import errno
+import os
+import sys
+from typing import NoReturn
+
+USAGE = 2  # what the user can put right
+INTERRUPTED = 130  # Ctrl-C, as shells count it
+
+
+class UserError(Exception):
+    """What is wrong, where, and what to do, in a sentence or two."""
+
+
+def fail(message: str, code: int = USAGE) -> NoReturn:
+    print(f"scax: {message}", file=sys.stderr)
+    raise SystemExit(code)
+
+
+def explain(error: BaseException) -> str | None:
+    """The sentence for an error that a person can put right; None for one that is ours."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, OSError) and error.errno is not None:
+        return _system(error)
+    if isinstance(error, ModuleNotFoundError):
+        return f"the package {error.name} is not installed. Install it: pip install {error.name}"
+    if any(kind.__name__ in {"TableError", "FileError", "RunFolderError"} for kind in type(error).__mro__):
+        return str(error)
+    return None
+
+
+def _system(error: OSError) -> str:
+    where = error.filename2 or error.filename
+    name = f"{os.fspath(where)!r}: " if isinstance(where, (str, bytes, os.PathLike)) else ""
+    advice = {
+        errno.ENOSPC: " Free some space, or choose another place with --out.",
+        errno.EDQUOT: " Free some space, or choose another place with --out.",
+        errno.EACCES: " Check its permissions.",
+        errno.EROFS: " Choose another place with --out.",
+        errno.ENOENT: " Check the path.",
+    }
+    return f"{name}{error.strerror}.{advice.get(error.errno or 0, '')}"

@@ -1,0 +1,73 @@
+"""The `scax` command. Nothing heavy is imported here: `scax --help` must answer at once."""
+
+import os
+import sys
+
+import typer
+
+from .errors import INTERRUPTED, explain, fail
+
+cli = typer.Typer(
+    name="scax",
+    help="Train neural networks by stochastic successive convex approximation.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> bool:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"scax {version('scax')}")
+        raise typer.Exit
+    return wanted
+
+
+@cli.callback()
+def _common(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+    debug: bool = typer.Option(False, "--debug", help="Show the whole traceback of an error."),
+) -> None:
+    if debug:
+        os.environ["SCAX_DEBUG"] = "1"
+
+
+from . import compare as _compare  # noqa: E402
+from . import report as _report  # noqa: E402
+
+_compare.register(cli)
+_report.register(cli)
+
+
+def app() -> None:
+    """Run the command. What a user can put right is a line on stderr and exit code 2, not a traceback."""
+    try:
+        code = cli(prog_name="scax", standalone_mode=False)
+    except KeyboardInterrupt:
+        fail("stopped.", INTERRUPTED)
+    except BaseException as error:
+        _end(error)
+    else:
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end(error: BaseException) -> None:
+    if isinstance(error, SystemExit) or os.environ.get("SCAX_DEBUG"):
+        raise error
+    told = getattr(error, "format_message", None)
+    if told is not None:  # the parser's own errors
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "scax"
+        message = told().rstrip(".").replace("\n", " ")
+        print(f"{command}: {message}.\nSee `{command} --help`.", file=sys.stderr)
+        sys.exit(2)
+    if type(error).__name__ == "Abort":
+        fail("stopped.", INTERRUPTED)
+    message = explain(error)
+    if message is None:
+        raise error
+    fail(message)

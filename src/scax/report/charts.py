@@ -1,0 +1,164 @@
+"""The charts of a report."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from ..train.scores import roc
+from .svg import FAINT, GRID, INK, SERIES, SHADES, figure, styled, to_svg
+
+
+class Curve(NamedTuple):
+    """One line: values [repeats, records] over x [records]; color is its place in the page's palette."""
+
+    label: str
+    x: np.ndarray
+    values: np.ndarray
+    color: int
+    strong: bool = False
+
+
+def curves(name: str, lines: Sequence[Curve], xlabel: str, ylabel: str, *, log_x: bool = True) -> str:
+    """Mean over repeats with a band of one standard deviation; a logarithmic y axis where values span a wide range."""
+    with styled():
+        fig = figure()
+        ax = fig.add_subplot()
+        low, high = np.inf, -np.inf
+        for line in sorted(lines, key=lambda c: c.strong):
+            values = np.ma.masked_invalid(line.values)
+            mean, sd = values.mean(axis=0), values.std(axis=0)
+            color, width, veil = SERIES[line.color], 2.4 if line.strong else 1.3, 0.2 if line.strong else 0.07
+            if line.values.shape[0] > 1:
+                ax.fill_between(line.x, mean - sd, mean + sd, color=color, alpha=veil, linewidth=0)
+            ax.plot(line.x, mean, color=color, linewidth=width, label=line.label, zorder=3 if line.strong else 2)
+            if mean.count():
+                # the first few iterations may be wild: what follows decides the range of the axis
+                settled = mean[len(mean) // 12 :].compressed() if len(mean) > 12 else mean.compressed()
+                low, high = min(low, float(mean.min())), max(high, float(np.quantile(settled, 0.98)))
+        if log_x:
+            ax.set_xscale("log")
+            ax.xaxis.set_major_locator(LogLocator(numticks=6))
+        _y_axis(ax, low, high)
+        ax.xaxis.set_major_formatter(FuncFormatter(_short))
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.set_xlabel(xlabel)
+        ax.set_ylabel(ylabel)
+        return to_svg(fig, name)
+
+
+def _y_axis(ax, low: float, high: float) -> None:
+    if not np.isfinite([low, high]).all() or high <= low:
+        return
+    if low > 0 and high / low > 3:
+        ax.set_yscale("log")
+        ax.set_ylim(low / 1.08, high * 1.15)
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 100 else (1,), numticks=12))
+    else:
+        margin = 0.06 * (high - low)
+        ax.set_ylim(low - margin, high + margin)
+        ax.yaxis.set_major_locator(MaxNLocator(5))
+    ax.yaxis.set_major_formatter(FuncFormatter(_short))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+
+
+def damping(name: str, steps: np.ndarray, tau: np.ndarray, accepted: np.ndarray) -> str:
+    """The damping τ and the share of steps taken, one above the other."""
+    with styled():
+        fig = figure()
+        above, below = fig.subplots(2, 1, sharex=True)
+        for ax, values, label in ((above, tau, "damping τ"), (below, accepted, "steps taken")):
+            values = np.ma.masked_invalid(values)
+            for repeat in values:
+                ax.plot(steps, repeat, color=SERIES[0], alpha=0.35, linewidth=1)
+            ax.plot(steps, values.mean(axis=0), color=SERIES[0], linewidth=2)
+            ax.set_ylabel(label)
+            ax.set_xscale("log")
+        above.set_yscale("log")
+        floor = float(np.nanmin(tau))
+        above.set_ylim(floor / 2, max(float(np.nanmax(tau)) * 2, floor * 20))
+        above.yaxis.set_major_locator(LogLocator(numticks=4))
+        above.yaxis.set_major_formatter(FuncFormatter(_short))
+        above.yaxis.set_minor_formatter(NullFormatter())
+        below.set_ylim(-0.05, 1.08)
+        below.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.0f}%"))
+        below.xaxis.set_major_formatter(FuncFormatter(_short))
+        below.xaxis.set_minor_formatter(NullFormatter())
+        below.set_xlabel("iteration")
+        return to_svg(fig, name)
+
+
+def scatter(name: str, truth: np.ndarray, prediction: np.ndarray, unit: str) -> str:
+    """Predicted against true, with the diagonal."""
+    with styled():
+        fig = figure()
+        ax = fig.add_subplot()
+        low, high = float(min(truth.min(), prediction.min())), float(max(truth.max(), prediction.max()))
+        ax.plot([low, high], [low, high], color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+        ax.scatter(truth, prediction, s=9, color=SERIES[0], alpha=0.55, linewidths=0)
+        ax.set_xlabel(f"true {unit}")
+        ax.set_ylabel(f"predicted {unit}")
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(MaxNLocator(6))
+            axis.set_major_formatter(FuncFormatter(_short))
+        return to_svg(fig, name)
+
+
+def roc_chart(name: str, lines: Sequence[tuple[str, np.ndarray, np.ndarray, int, bool]]) -> str:
+    """ROC curves: (label, outputs, truth, color, strong)."""
+    with styled():
+        fig = figure()
+        ax = fig.add_subplot()
+        ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+        for _, z, y, color, strong in sorted(lines, key=lambda line: line[4]):
+            ax.step(*roc(z, y), where="post", color=SERIES[color], linewidth=2.4 if strong else 1.2)
+        ax.set_xlabel("false positive rate")
+        ax.set_ylabel("true positive rate")
+        ax.set_xlim(-0.02, 1.02)
+        ax.set_ylim(-0.02, 1.02)
+        return to_svg(fig, name)
+
+
+def confusion(name: str, truth: np.ndarray, prediction: np.ndarray, classes: Sequence[str]) -> str:
+    """Counts of true class (rows) by predicted class (columns), shaded by the share of the row."""
+    k = len(classes)
+    counts = np.zeros((k, k), int)
+    np.add.at(counts, (truth.astype(int), prediction.astype(int)), 1)
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    with styled({"axes.grid": False}):
+        fig = figure(4.5, 3.4)
+        ax = fig.add_subplot()
+        size = 9 if k <= 6 else 7 if k <= 12 else 5
+        for i in range(k):
+            for j in range(k):
+                shade = round(10 * float(share[i, j]))
+                ax.add_patch(_square(j, i, SHADES[shade]))
+                if counts[i, j]:
+                    color = "#ffffff" if shade >= 6 else INK
+                    ax.text(j, i, str(counts[i, j]), ha="center", va="center", fontsize=size, color=color)
+        ax.set_xlim(-0.5, k - 0.5)
+        ax.set_ylim(k - 0.5, -0.5)
+        ax.set_aspect("equal")
+        ax.set_xticks(range(k), classes, fontsize=size, rotation=0 if k <= 4 or max(map(len, classes)) < 3 else 45)
+        ax.set_yticks(range(k), classes, fontsize=size)
+        ax.tick_params(length=0)
+        ax.set_xlabel("predicted")
+        ax.set_ylabel("true")
+        return to_svg(fig, name)
+
+
+def _square(x: float, y: float, color: str):
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=color, edgecolor=GRID, linewidth=0.5)
+
+
+def _short(value: float, _=None) -> str:
+    if value and (abs(value) >= 1e5 or abs(value) < 1e-3):
+        mantissa, exponent = f"{value:.0e}".split("e")
+        return f"{'' if mantissa == '1' else mantissa + '·'}10{str(int(exponent)).translate(_SUPERSCRIPT)}"
+    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -1,0 +1,175 @@
+"""The page of a `scax compare` run."""
+
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from . import charts, page
+from .summary import NEAR, Interval, Row, headline, places, rows
+
+
+def comparison_page(results: dict[str, Any]) -> str:
+    """The whole document, from the content of results.json."""
+    table = rows(results)
+    name = results["dataset"]["name"]
+    title = f"SCA beside other optimizers on {name}"
+    return page.page(
+        title,
+        [
+            f"<h1>{escape(title)}</h1>",
+            f'<p class="lead">{escape(headline(results, table))}</p>',
+            f'<p class="soft">{escape(_what(results))}</p>',
+            "<h2>At the end</h2>",
+            _table(results, table),
+            f'<p class="soft">{escape(_how_to_read(results))}</p>',
+            "<h2>On the way</h2>",
+            page.legend(
+                (row.label, color, row.name == "sca") for row, color in zip(table, _colors(table), strict=True)
+            ),
+            page.grid(_curves(results, table)),
+            "<h2>A closer look</h2>",
+            page.grid(_closer(results, table)),
+            "<h2>Settings</h2>",
+            page.facts(_settings(results)),
+            "<h2>Again</h2>",
+            page.command(results["command"]),
+            f"<footer>Made by scax {escape(results['environment']['packages'].get('scax') or '')}</footer>",
+        ],
+    )
+
+
+def _what(results) -> str:
+    data, run = results["dataset"], results["settings"]
+    widths = "/".join(map(str, results["network"]))
+    return (
+        f"{data['rows']:,} rows of {data['columns']} inputs, {results['task']} of “{data['target']}”. "
+        f"A {widths} network ({results['weights']:,} weights) trained for {run['steps']:,} iterations on mini-batches "
+        f"of {run['batch_size']}, {_times(run['repeats'])}, each with a new split and start; all methods get the same "
+        "batches."
+    )
+
+
+def _times(n: int) -> str:
+    return "once" if n == 1 else f"{n} times"
+
+
+def _how_to_read(results) -> str:
+    score = results["score"]
+    better = "higher" if score["larger_is_better"] else "lower"
+    tried = len(results["grid"]["rates"]) * len(results["grid"]["decays"])
+    return (
+        "Objective: average training loss plus penalty, lower is better. "
+        f"{score['name']} on held-out rows, {better} is better. Mean ± half a 95% interval over repeats; the "
+        "difference is paired (same splits) and marked * where its interval excludes zero. "
+        f"Each baseline runs at the one of {tried} learning rates and decays that gave it the lowest training "
+        f"objective; SCA is not tuned. Iterations to best + {NEAR:.0%}: until the objective is at most that far above "
+        "the lowest final objective of any method; to Adam’s end: until it is at or below Adam’s last; medians over "
+        "repeats. Seconds: the compiled training loop alone, all iterations."
+    )
+
+
+def _table(results, table: list[Row]) -> str:
+    score = results["score"]["name"]
+    head = [
+        "", "objective", "less SCA’s", f"test {score}", "less SCA’s",
+        f"iterations<br>to best + {NEAR:.0%}", "iterations to<br>Adam’s end", "seconds", "learning rate",
+    ]  # fmt: skip
+    digits = places(r.objective.mean for r in table), places(r.score.mean for r in table)
+    body = []
+    for row, color in zip(table, _colors(table), strict=True):
+        cells = [
+            page.key(color) + escape(row.label),
+            interval(row.objective, digits[0]),
+            difference(row.objective_less_ours, digits[0]),
+            interval(row.score, digits[1]),
+            difference(row.score_less_ours, digits[1]),
+            "–" if row.near is None else f"{row.near:,}",
+            "–" if row.iterations is None else f"{row.iterations:,}",
+            f"{row.seconds:.3f}",
+            escape(row.setting),
+        ]
+        body.append(("ours" if row.name == "sca" else "", cells))
+    return page.table(head, body)
+
+
+def interval(value: Interval, digits: int) -> str:
+    if not np.isfinite(value.mean):
+        return "diverged"
+    return f"{value.mean:.{digits}f}" + ("" if value.half is None else f" <small>± {value.half:.2g}</small>")
+
+
+def difference(value: Interval | None, digits: int) -> str:
+    if value is None or not np.isfinite(value.mean):
+        return "–"
+    return f"{value.mean:+.{digits}f}{'*' if value.excludes_zero else ''}".replace("-", "−")
+
+
+def _colors(table: list[Row]) -> list[int]:
+    """SCA has color 0, the others 1, 2, … in order."""
+    others = iter(range(1, 10))
+    return [0 if row.name == "sca" else next(others, 9) for row in table]
+
+
+def _curves(results, table: list[Row]) -> list[str]:
+    ends = np.array(results["ends"], float)
+    score = results["score"]["name"]
+    out = []
+    for what, label in (("objective", "objective"), ("score", f"test {score}")):
+        lines = {"iterations": [], "seconds": []}
+        for row, color in zip(table, _colors(table), strict=True):
+            method = results["methods"][row.name]
+            values = np.array(method["curves"][what], float)
+            lines["iterations"].append(charts.Curve(row.label, ends, values, color, row.name == "sca"))
+            seconds = ends * method["seconds_per_step"]
+            lines["seconds"].append(charts.Curve(row.label, seconds, values, color, row.name == "sca"))
+        for axis in ("iterations", "seconds"):
+            svg = charts.curves(f"{what}-{axis}", lines[axis], axis, label)
+            title = f"{label[0].upper()}{label[1:]} against {axis}"
+            out.append(page.chart(title, svg, "Mean over repeats; band: one standard deviation." if not out else ""))
+    return out
+
+
+def _closer(results, table: list[Row]) -> list[str]:
+    truth, task, out = np.array(results["truth"], float), results["task"], []
+    shown = results["methods"].get("sca") or next(iter(results["methods"].values()))
+    z = np.array(shown["outputs"], float)
+    if task == "regression":
+        svg = charts.scatter("predicted", truth, z[:, 0], results["dataset"]["target"])
+        note = f"Held-out rows of the first repeat, {shown['label']}. On the dashed line a prediction is exact."
+        out.append(page.chart("Predicted against true", svg, note))
+    elif task == "binary":
+        lines = []
+        for row, color in zip(table, _colors(table), strict=True):
+            outputs = np.array(results["methods"][row.name]["outputs"], float)[:, 0]
+            if np.isfinite(outputs).all():
+                lines.append((row.label, outputs, truth, color, row.name == "sca"))
+        out.append(page.chart("ROC curves", charts.roc_chart("roc", lines), "Held-out rows of the first repeat."))
+    else:
+        svg = charts.confusion("confusion", truth, np.argmax(z, axis=1), results["dataset"]["classes"])
+        note = f"Held-out rows of the first repeat, {shown['label']}; shade: share of the true class."
+        out.append(page.chart("Confusion matrix", svg, note))
+    if "sca" in results["methods"]:
+        seen = results["methods"]["sca"]["curves"]
+        tau, taken = np.array(seen["damping"], float), np.array(seen["accepted"], float)
+        svg = charts.damping("damping", np.array(results["ends"], float), tau, taken)
+        note = "Damping rises when a step is refused and falls back after; one line per repeat, their mean in bold."
+        out.append(page.chart("Damping and acceptance", svg, note))
+    return out
+
+
+def _settings(results) -> list[tuple[str, str]]:
+    run, env = results["settings"], results["environment"]
+    rates = ", ".join(f"{r:g}" for r in results["grid"]["rates"])
+    packages = ", ".join(f"{name} {version}" for name, version in env["packages"].items() if version)
+    return [
+        ("network", f"{'/'.join(map(str, results['network']))}, {run['activation']}"),
+        ("loss and penalty", f"{results['loss']} + L2({run['l2']:g})"),
+        ("rows", f"{results['rows']['train']:,} to train on, {results['rows']['test']:,} held out"),
+        ("iterations, batch, repeats", f"{run['steps']:,}, {run['batch_size']}, {run['repeats']}"),
+        ("seed", str(run["seed"])),
+        ("learning rates tried", f"{rates}; {' and '.join(results['grid']['decays'])}"),
+        ("precision", "float64" if env["float64"] else "float32"),
+        ("versions", f"{packages}, Python {env['python']}"),
+        ("machine", f"{env['system']}, {env['cores']} cores, {', '.join(env['devices'])}"),
+    ]  # fmt: skip

@@ -1,0 +1,66 @@
+"""The HTML around the charts: one self-contained page, no scripts, no network."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+
+
+def page(title: str, body: Iterable[str]) -> str:
+    """A whole document. The policy in its head forbids everything that is not in the file itself."""
+    css = resources.files("scax.report").joinpath("style.css").read_text(encoding="utf-8")
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    return (
+        "<!doctype html>\n"
+        '<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<link rel="icon" href="data:,">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{css}</style>\n</head>\n<body>\n"
+        + "\n".join(part for part in body if part)
+        + "\n</body>\n</html>\n"
+    )
+
+
+def chart(title: str, svg: str, caption: str = "") -> str:
+    """One chart with its title and a sentence on how to read it."""
+    note = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    title = escape(title, quote=True)
+    return f'<figure class="card" aria-label="{title}"><h3>{title}</h3>\n{svg}{note}</figure>'
+
+
+def grid(charts: Iterable[str]) -> str:
+    return '<div class="grid">\n' + "\n".join(c for c in charts if c) + "\n</div>"
+
+
+def legend(entries: Iterable[tuple[str, int, bool]]) -> str:
+    """(label, color, strong) of each line on the page."""
+    items = (
+        f"<span>{key(color)}{f'<b>{escape(label)}</b>' if strong else escape(label)}</span>"
+        for label, color, strong in entries
+    )
+    return f'<div class="legend">{"".join(items)}</div>'
+
+
+def key(color: int) -> str:
+    return f'<i class="key" style="background:var(--s{color})"></i>'
+
+
+def table(head: Sequence[str], body: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """Cells are HTML; each body row is (class, cells), its first cell the row's header."""
+    out = ['<div class="card scroll"><table><thead><tr>']
+    out += [f'<th scope="col">{cell}</th>' for cell in head]
+    out.append("</tr></thead><tbody>")
+    for css, (first, *rest) in body:
+        out.append(f'<tr class="{css}"><th scope="row">{first}</th>' + "".join(f"<td>{c}</td>" for c in rest) + "</tr>")
+    out.append("</tbody></table></div>")
+    return "\n".join(out)
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """A list of settings."""
+    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in pairs)
+    return f'<dl class="card">{items}</dl>'
+
+
+def command(text: str) -> str:
+    return f'<pre class="card">{escape(text)}</pre>'
