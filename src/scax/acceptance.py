@@ -29,9 +29,9 @@ class Acceptance:
         return ~(after - before <= self.rise * level)
 
     def track(self, level: Float[Array, ""], before: Float[Array, ""], n: Int[Array, ""]) -> Float[Array, ""]:
-        """The recent level of |U| on the batches seen, this one included."""
-        keep = jnp.where(n == 0, 0, self.memory)
-        return jnp.maximum(keep * level + (1 - keep) * jnp.abs(before), jnp.abs(before))
+        """The recent level of |U| on the batches seen, this one included unless it is not finite."""
+        now, keep = jnp.abs(before), jnp.where(n == 0, 0, self.memory)
+        return jnp.where(jnp.isfinite(now), jnp.maximum(keep * level + (1 - keep) * now, now), level)
 
 
 def verdict(

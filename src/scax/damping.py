@@ -36,7 +36,10 @@ class Fixed(Damping):
 
 @struct
 class Recovering(Damping):
-    """τ rises by `rise` at a step that is not taken, falls back by `fall` at each that is, never below `base`."""
+    """τ rises by `rise` at a step that is not taken, falls back by `fall` at each that is, never below `base`.
+
+    It stops rising at a million times `base`, so that a run of bad batches cannot carry it to infinity.
+    """
 
     base: Number = 0.03
     rise: Number = 4.0
@@ -54,7 +57,8 @@ class Recovering(Damping):
     def next(self, tau, accepted):
         import jax.numpy as jnp
 
-        return jnp.where(accepted, jnp.maximum(self.base, self.fall * tau), self.rise * tau)
+        risen = jnp.minimum(self.rise * tau, 1e6 * self.base)
+        return jnp.where(accepted, jnp.maximum(self.base, self.fall * tau), risen)
 
 
 def as_damping(value) -> Damping:

@@ -11,6 +11,7 @@ full linearization Φ is linear too: its gradient is already inside c, and `data
 """
 
 import dataclasses
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -22,8 +23,8 @@ from .regularizers import Regularizer
 
 @dataclasses.dataclass(frozen=True)
 class Surrogate:
-    datafit: Datafit
-    lin: Linearization
+    datafit: Datafit | Any  # both None in the full linearization
+    lin: Linearization | Any
     w: Float[Array, "q"]
     linear: Float[Array, "q"]
     curvature: Float[Array, ""]

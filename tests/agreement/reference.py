@@ -7,6 +7,7 @@ import dataclasses
 
 import jax
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from tests.cases import Parts
 
@@ -30,7 +31,7 @@ class Reference:
 
     def __post_init__(self):
         set_ = lambda name, value: object.__setattr__(self, name, value)
-        w, unravel = jax.flatten_util.ravel_pytree(self.params)
+        w, unravel = ravel_pytree(self.params)
 
         def network(w):
             z = self.apply(unravel(w), self.x)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax.flatten_util import ravel_pytree
 
 import scax
 from tests.cases import REGULARIZERS, ROUGH, SMOOTH, Parts, groups_of_three
@@ -223,7 +224,7 @@ def test_neuron_groups_hold_the_weights_that_leave_a_neuron():
     net = scax.MLP((3, 4, 2))
     params = net.init(jax.random.key(0))
     groups = scax.neuron_groups(params)
-    ids = jax.flatten_util.ravel_pytree(params)[1](groups.ids.astype(float))
+    ids = ravel_pytree(params)[1](groups.ids.astype(float))
     weight, bias = np.asarray(ids[0]["weight"]), np.asarray(ids[0]["bias"])
     assert np.all(weight == weight[:, :1])  # one group per input feature
     assert len(np.unique(weight[:, 0])) == 3

@@ -27,8 +27,9 @@ class Box(Regularizer):
         known, bound = checks.concrete(w), checks.concrete(self.bound)
         if known is not None and bound is not None and np.abs(known).max() > bound.min():
             raise ValueError(
-                f"params has weights up to {np.abs(known).max():.3g} in size, outside Box({bound.min():.3g}): start "
-                "from weights inside, e.g. jax.tree.map(lambda w: jnp.clip(w, -bound, bound), params), or widen the box."
+                f"params has weights up to {np.abs(known).max():.3g} in size, outside Box({bound.min():.3g}): "
+                "start from weights inside, e.g. jax.tree.map(lambda w: jnp.clip(w, -bound, bound), params), or "
+                "widen the box."
             )
 
     def prox_rough(self, w, step):

@@ -1,0 +1,120 @@
+"""Newton: monotone, at rest at the solution, and honest about where it stopped."""
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scax
+from scax.linear import ConjugateGradients, SampleSpace, WeightSpace
+from scax.solvers import SOLVERS, ConjugateGradientsSolver, Newton, SampleSpaceSolver, WeightSpaceSolver
+from scax.solvers.smooth import backtrack, newton_point
+from tests.test_surrogate import LOSS_NAMES, build
+
+
+@pytest.mark.parametrize("loss", LOSS_NAMES)
+def test_newton_is_monotone(loss, x64):
+    """Each backtracked step lowers the surrogate, whatever the coordinates."""
+    surrogate = build(loss, "l2")
+    space = SampleSpace(surrogate.lin, surrogate.pull, surrogate.curvature)
+    z0 = surrogate.lin.outputs
+
+    @jax.jit
+    def step(point):
+        target, _ = newton_point(space, surrogate.datafit, z0, point)
+        return backtrack(lambda p: surrogate.datafit.value(z0 + space.rows(p)) + space.energy(p), point, target)[0]
+
+    point, values = space.zero(), []
+    for _ in range(6):
+        values.append(float(surrogate.value(space.weights(point))))
+        point = step(point)
+    assert all(b <= a + 1e-12 for a, b in itertools.pairwise(values))
+    assert np.linalg.norm(jax.grad(surrogate.value)(space.weights(point))) < 1e-8
+
+
+def test_backtracking_stops_where_nothing_helps():
+    """Towards a point that is higher all the way: the step is zero and the point stays."""
+    point, moved = backtrack(lambda p: jnp.where(p == 0, 0.0, jnp.nan), jnp.zeros(()), jnp.ones(()))
+    assert moved == 0
+    assert point == 0
+
+
+@pytest.mark.parametrize("loss", LOSS_NAMES)
+def test_spaces_speak_of_the_same_problem(loss, x64):
+    """Energy, rows and residual of one point, in coordinates of three kinds."""
+    surrogate = build(loss, "l2")
+    args = surrogate.lin, surrogate.pull, surrogate.curvature
+    sample, weight = SampleSpace(*args), WeightSpace(*args)
+    free = ConjugateGradients(*args, tolerance=1e-12, max_iterations=100)
+    rng = np.random.default_rng(0)
+    point = (jnp.asarray(0.4), jnp.asarray(rng.normal(size=surrogate.lin.outputs.shape)))
+    delta = sample.weights(point)
+    for other in (weight, free):
+        np.testing.assert_allclose(other.energy(delta), sample.energy(point), rtol=1e-9)
+        np.testing.assert_allclose(other.rows(delta), sample.rows(point), rtol=1e-9, atol=1e-12)
+        assert np.array_equal(other.weights(delta), delta)
+        assert np.all(other.zero() == 0)
+    assert np.all(sample.weights(sample.zero()) == 0)
+    z = surrogate.lin.outputs
+    factor, a, r = surrogate.datafit.newton(z)
+    solved = sample.solve(factor, -a, r)
+    np.testing.assert_allclose(weight.solve(factor, -a, r), sample.weights(solved), rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(free.solve(factor, -a, r), sample.weights(solved), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["weight-space", "sample-space", "newton", "cg"])
+def test_an_iteration_limit_is_reported(name, x64):
+    surrogate = build("poisson", "l2")
+    solver = dataclasses.replace(SOLVERS[name](), max_iterations=1)
+    solution = solver.solve(surrogate)
+    assert solution.iterations == 1
+    assert not solution.converged
+    assert solution.optimality > 1e-6
+    done = SOLVERS[name]().solve(surrogate)
+    assert done.converged
+    assert 1 < done.iterations < 20
+
+
+def test_tolerance_changes_the_result(x64):
+    surrogate = build("poisson", "l2")
+    rough = SampleSpaceSolver(tolerance=0.3).solve(surrogate)
+    fine = SampleSpaceSolver().solve(surrogate)
+    assert rough.iterations < fine.iterations
+    assert rough.optimality > fine.optimality
+    few = ConjugateGradientsSolver(cg_iterations=2).solve(build("squared", "l2"))
+    many = ConjugateGradientsSolver().solve(build("squared", "l2"))
+    assert few.optimality > 1e-6 > many.optimality
+
+
+def test_cg_works_on_either_side(x64):
+    """More rows than weights, and fewer: both agree with the judge."""
+    import tests.test_surrogate as setting
+
+    surrogate = build("softmax", "l2")
+    wide = ConjugateGradients(surrogate.lin, surrogate.pull, surrogate.curvature, tolerance=1e-12, max_iterations=99)
+    assert wide.in_samples is (surrogate.w.size >= setting.L * setting.K)
+    judged = WeightSpaceSolver().solve(surrogate).delta
+    for in_samples in (True, False):
+        solver = ConjugateGradientsSolver()
+        space = solver.space(surrogate)
+        space.in_samples = in_samples
+        object.__setattr__(solver, "space", lambda _, space=space: space)
+        np.testing.assert_allclose(solver.solve(surrogate).delta, judged, rtol=1e-6, atol=1e-8)
+
+
+def test_auto_chooses_by_size():
+    net = scax.MLP((3, 4, 2))
+    smooth = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
+    auto = scax.solvers.Auto()
+    assert auto.choose(smooth, 10**6, 3, 10**6).solver.name == "cg"
+    assert auto.choose(smooth, 100, 2, 30).solver.name == "weight-space"
+    small = auto.choose(smooth, 10, 2, 10_000)
+    assert small.solver.name not in {"weight-space", "fista", "cg"}
+    assert small.reason
+    rough = auto.choose(scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3)), 10, 2, 100)
+    assert rough.solver.supports(scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3))) is None
+    assert "L1" in rough.reason
+    assert Newton().choose(smooth, 1, 1, 1).reason == "asked for"
