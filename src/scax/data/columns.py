@@ -4,6 +4,7 @@ Texts count as missing when they are one of the usual marks (empty, NA, NaN, nul
 `float` reads, blanks around it allowed.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -38,8 +39,8 @@ class Values:
         """bool [n]."""
         raise NotImplementedError
 
-    def counts(self) -> Mapping[str, int]:
-        """How often each text occurs, missing ones left out."""
+    def counts(self, most: int) -> Mapping[str, int]:
+        """How often each text occurs, missing ones left out; some `most` of them where there are more."""
         raise NotImplementedError
 
     def codes(self, lookup: Mapping[str, int]) -> np.ndarray:
@@ -63,9 +64,9 @@ class Numbers(Values):
     def missing(self):
         return np.isnan(self.values)
 
-    def counts(self):
+    def counts(self, most):
         unique, count = np.unique(self.values[~np.isnan(self.values)], return_counts=True)
-        return {number_text(v): int(c) for v, c in zip(unique, count, strict=True)}
+        return {number_text(v): int(c) for v, c in zip(unique[:most], count[:most], strict=True)}
 
     def codes(self, lookup):
         unique, where = np.unique(self.values, return_inverse=True)
@@ -96,8 +97,9 @@ class Objects(Values):
     def missing(self):
         return np.array([v is None for v in self.values], bool)
 
-    def counts(self):
-        return Counter(v for v in self.values if v is not None)
+    def counts(self, most):
+        counted = Counter(v for v in self.values if v is not None)
+        return dict(itertools.islice(counted.items(), most))
 
     def codes(self, lookup):
         known = (MISSING_CODE if v is None else lookup.get(v, UNSEEN_CODE) for v in self.values)
@@ -119,7 +121,7 @@ class Opaque(Values):
     def missing(self):
         return np.zeros(self.size, bool)
 
-    def counts(self):
+    def counts(self, most):
         return {}
 
     def codes(self, lookup):
@@ -132,7 +134,8 @@ class Opaque(Values):
 def of_array(values: Any) -> Values:
     """The values of anything NumPy can make a one-dimensional array of."""
     if hasattr(values, "to_numpy") and str(getattr(values, "dtype", "")) in _PANDAS_NULLABLE:
-        values = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        declared = "boolean" if str(values.dtype) == "boolean" else "number"
+        return Numbers(values.to_numpy(dtype=np.float64, na_value=np.nan), declared)
     array = np.asarray(values)
     if array.ndim != 1:
         array = np.fromiter(values, object, len(values))

@@ -33,7 +33,12 @@ class CsvText:
         head = _first_record(first)
         outside = _QUOTED.sub(b"", head)
         self.separator = max(_SEPARATORS, key=lambda s: (outside.count(bytes([s])), -_SEPARATORS.index(s)))
-        fields = next(csv.reader([head.decode()], delimiter=chr(self.separator)), [])
+        try:
+            fields = next(csv.reader([head.decode()], delimiter=chr(self.separator)), [])
+        except csv.Error:
+            raise TableError(
+                f"{name} has a first line that is no header: likely a stray double quote. Correct it."
+            ) from None
         self.columns = self._named([field.strip() for field in fields])
 
     def _named(self, fields: list[str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ def near(name: str, names: Iterable[str]) -> str:
     """ " Did you mean 'price'?", or nothing where no name is near."""
     names = [str(n) for n in names]
     lower = {n.lower(): n for n in reversed(names)}
-    found = difflib.get_close_matches(str(name).lower(), lower, n=2, cutoff=0.6)
+    found = difflib.get_close_matches(str(name).lower(), lower, n=1, cutoff=0.6)
     if found:
-        return f" Did you mean {' or '.join(repr(lower[f]) for f in found)}?"
+        return f" Did you mean {lower[found[0]]!r}?"
     return f" It has {', '.join(map(repr, names[:8]))}{', …' if len(names) > 8 else ''}."

@@ -38,8 +38,8 @@ class Texts(Values):
     def missing(self):
         return _clean(self.series).is_null().to_numpy()
 
-    def counts(self):
-        counted = _clean(self.series).drop_nulls().value_counts(name="scax count")
+    def counts(self, most):
+        counted = _clean(self.series).drop_nulls().value_counts(name="scax count").head(most)
         texts, counts = counted.get_columns()
         return dict(zip(texts.to_list(), counts.to_list(), strict=True))
 

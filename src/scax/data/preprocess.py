@@ -59,6 +59,7 @@ class Preprocess:
         drop: Iterable[str] = (),
         categories: Iterable[str] = (),
         max_levels: int = 100,
+        standardize_target: bool = True,
         split: Split = Split(0.0),
         progress: Callable[[int], Any] | None = None,
     ) -> "Preprocess":
@@ -66,12 +67,14 @@ class Preprocess:
 
         The schema is that of all rows; medians, means and scales are those of the rows that `split` does not hold out.
         `task` is "regression" or "classification", None decides; `drop` leaves columns out; `categories` takes numeric
-        columns as categories; a category has at most `max_levels` levels. `progress(rows)` is called after each
+        columns as categories; a category has at most `max_levels` levels; `standardize_target=False`
+        keeps a regression target's units (counts for Poisson). `progress(rows)` is called after each
         block. Bad input is a TableError; what a person should know but need not act upon is in `schema.warnings`.
         """
         from .fit import fit
 
-        return fit(open_table(table), target, task, tuple(drop), tuple(categories), max_levels, split, progress)
+        found = fit(open_table(table), target, task, tuple(drop), tuple(categories), max_levels, split, progress)
+        return found if standardize_target else dataclasses.replace(found, target_mean=0.0, target_scale=1.0)
 
     def transform(self, table: Any, tally: Tally | None = None) -> np.ndarray:
         """x: float32 [n, d] of a table (anything `open_table` takes) or of an array [n, used columns] of raw values.

@@ -60,7 +60,7 @@ class Tallied:
         self.missing += int(absent.sum())
         self.words += int(words.sum())
         if not self.overflow:
-            for text, count in values.counts().items():
+            for text, count in values.counts(TEXTS + 1).items():
                 self.counts[text] = self.counts.get(text, 0) + count
             self.overflow = len(self.counts) > TEXTS
         found = numbers[~np.isnan(numbers)]
@@ -91,7 +91,7 @@ class Tallied:
             squares = float(((found - mean) ** 2).sum())
             shift, total = mean - self.mean, self.count + n
             self.mean += shift * n / total
-            self.squares += squares + shift**2 * self.count * n / total
+            self.squares += squares + shift * shift * self.count * n / total
         self.count = total
 
 

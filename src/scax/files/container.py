@@ -15,7 +15,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -76,6 +76,11 @@ def write(path: str | os.PathLike, kind: str, description: Mapping[str, Any], ar
         # seen as bytes: a memoryview knows nothing of bfloat16
         parts.append(little.reshape(-1).view(np.uint8).data if array.nbytes else b"")
         offset = end
+    write_bytes(path, seal(header, parts), *parts)
+
+
+def seal(header: Mapping[str, Any], parts: Sequence[bytes | memoryview]) -> bytes:
+    """The first bytes of the file, length and header, with the checksum of them and of the arrays filled in."""
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     length = len(text).to_bytes(8, "little")
@@ -83,8 +88,7 @@ def write(path: str | os.PathLike, kind: str, description: Mapping[str, Any], ar
     for part in parts:
         digest.update(part)
     mark = b'"sha256":"%s"'
-    text = text.replace(mark % _NO_DIGEST.encode(), mark % digest.hexdigest().encode(), 1)
-    write_bytes(path, length, text, *parts)
+    return length + text.replace(mark % _NO_DIGEST.encode(), mark % digest.hexdigest().encode(), 1)
 
 
 def read(path: str | os.PathLike, kind: str | None = None) -> Contents:

@@ -58,6 +58,15 @@ class Model:
             return (0, 1)
         return tuple(range(self.widths[-1])) if self.link == "softmax" else ()
 
+    @property
+    def labels(self) -> np.ndarray:
+        """The classes as an array: of booleans or whole numbers where all are, else of texts."""
+        if all(isinstance(c, bool) for c in self.classes):
+            return np.array(self.classes, bool)
+        if all(isinstance(c, int) and not isinstance(c, bool) and abs(c) < 2**63 for c in self.classes):
+            return np.array(self.classes, np.int64)
+        return np.array([str(c) for c in self.classes], object)
+
     def outputs(self, x: Any, tally: Tally | None = None) -> np.ndarray:
         """Raw outputs [n, k]. `x`: with preprocessing, a table (a path, a data frame, a dict of columns, an array of
         raw columns); without, an array [n, d]."""
@@ -80,7 +89,7 @@ class Model:
         z = self.outputs(x, tally)
         if self.classes:
             best = (z[:, 0] > 0).astype(int) if z.shape[1] == 1 else z.argmax(axis=1)
-            return _labels(self.classes)[best]
+            return self.labels[best]
         y = network.LINKS[self.link](z)
         if self.preprocess is not None:
             return self.preprocess.restore(y)
@@ -98,7 +107,8 @@ class Model:
 
         Inputs: "numbers", double [n, numeric and boolean columns], NaN where missing, and one string [n, 1] per
         category column under the column's name, "" where missing; without preprocessing "x", float [n, d].
-        Outputs: "prediction" [n] for regression, else "label" [n] and "probabilities" [n, classes].
+        Outputs: "prediction" [n] for regression, else "label" [n] and "probabilities" [n, classes]. The network runs
+        in float32.
         """
         from .onnx import export
 
@@ -206,12 +216,3 @@ def _check(model: Model, widths: tuple[int, ...], what: str) -> None:
                 f"{what} takes {widths[0]} inputs and gives {widths[-1]} outputs, but its table has {schema.width} "
                 f"encoded features and needs {schema.outputs} outputs."
             )
-
-
-def _labels(classes: tuple[Any, ...]) -> np.ndarray:
-    """The classes as an array: of booleans or whole numbers where all are, else of texts."""
-    if all(isinstance(c, bool) for c in classes):
-        return np.array(classes, bool)
-    if all(isinstance(c, int) and not isinstance(c, bool) and abs(c) < 2**63 for c in classes):
-        return np.array(classes, np.int64)
-    return np.array([str(c) for c in classes], object)
