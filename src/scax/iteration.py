@@ -10,6 +10,7 @@ from .batch import Batch
 from .blocks import scatter
 from .datafit import Datafit
 from .linearize import Linearization, Paired, linearize
+from .network import Network
 from .problem import Problem
 from .solvers import ClosedForm, Solution, Solver
 from .surrogate import Surrogate
@@ -22,12 +23,9 @@ class Iteration:
 
     def __init__(self, problem: Problem, state, batch: Batch):
         self.problem, self.state, self.batch = problem, state, batch
+        self.network = Network(problem, state.layout, state.frozen)
         self.rows, self.pairs = problem.rows(batch)
         self.shares = batch.shares(state.w.dtype)
-
-    def network(self, w: Float[Array, "q"], x: Array) -> Float[Array, "n k"]:
-        """f(w; x) of the flat trained weights."""
-        return self.problem.outputs(self.state.layout.unflatten(w, self.state.frozen), x)
 
     def linearize(self, solver: Solver, surrogate: str) -> Linearization:
         """f and J on all rows of the batch, in the form the solver works on."""

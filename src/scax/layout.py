@@ -69,12 +69,16 @@ class Layout:
         return jnp.concatenate([jnp.ravel(leaf) for leaf in self.split(params)[0]])
 
     def unflatten(self, w: Float[Array, "*runs q"], frozen: tuple = ()) -> PyTree:
-        """The params pytree of w; leading axes (seeds, strengths) stay in front of every leaf."""
+        """The params pytree of w."""
+        return self.merge(self.leaves(w), frozen)
+
+    def leaves(self, w: Float[Array, "*runs q"]) -> tuple:
+        """The trained leaves of w; leading axes (seeds, strengths) stay in front of each."""
         trained, start = [], 0
         for shape, size in zip(self.trained_shapes, self.sizes, strict=True):
             trained.append(w[..., start : start + size].reshape(w.shape[:-1] + shape))
             start += size
-        return self.merge(tuple(trained), frozen)
+        return tuple(trained)
 
 
 @dataclasses.dataclass(frozen=True)

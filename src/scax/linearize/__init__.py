@@ -1,17 +1,17 @@
 """The network replaced by its linearization at the current weights, in several forms."""
 
-from collections.abc import Callable
-
 from jaxtyping import Array, Float
 
+from ..network import Network
 from .base import Linearization as Linearization
 from .dense import Dense as Dense
 from .matrix_free import MatrixFree as MatrixFree
 from .pairs import Paired as Paired
+from .structured import Structured as Structured
 
-FORMS = {"dense": Dense.of, "matrix-free": MatrixFree}
+FORMS = {"dense": Dense.of, "matrix-free": MatrixFree, "structured": Structured}
 
 
-def linearize(network: Callable, w: Float[Array, "q"], x: Array, form: str) -> Linearization:
+def linearize(network: Network, w: Float[Array, "q"], x: Array, form: str) -> Linearization:
     """f and J of `network(w, x) -> [n, k]` at w, J in the form asked for."""
     return FORMS[form](network, w, x)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..network import Network
 from .base import Linearization
 
 
@@ -14,13 +15,13 @@ class Dense(Linearization):
         self.outputs, self.matrix, self.size = outputs, matrix, matrix.shape[-1]
 
     @staticmethod
-    def of(network, w: Float[Array, "q"], x) -> "Dense":
+    def of(network: Network, w: Float[Array, "q"], x) -> "Dense":
         """Sample by sample: row i of J needs only row i of x."""
 
         def one(row):
-            z, vjp = jax.vjp(lambda w: network(w, row[None])[0], w)
-            (rows,) = jax.vmap(vjp)(jnp.eye(z.shape[0], dtype=z.dtype))
-            return z, rows
+            z, vjp = jax.vjp(lambda leaves: network.of_leaves(leaves, row[None])[0], network.split(w))
+            (rows,) = jax.vmap(vjp)(jnp.eye(z.shape[0], dtype=z.dtype))  # leaf by leaf: slices of w would be padded
+            return z, jnp.concatenate([leaf.reshape(z.shape[0], -1) for leaf in rows], axis=1)
 
         return Dense(*jax.vmap(one)(x))
 

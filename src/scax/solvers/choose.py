@@ -6,10 +6,10 @@ from .._struct import struct
 from ..problem import Problem
 from .base import Choice, Solver
 from .fista import Fista
-from .smooth import ConjugateGradientsSolver, Newton, SampleSpaceSolver, WeightSpaceSolver
+from .smooth import ConjugateGradientsSolver, Newton, SampleSpaceSolver, StructuredSolver, WeightSpaceSolver
 
 SOLVERS: dict[str, type[Solver]] = {
-    cls.name: cls for cls in (WeightSpaceSolver, SampleSpaceSolver, ConjugateGradientsSolver, Newton, Fista)
+    cls.name: cls for cls in (WeightSpaceSolver, SampleSpaceSolver, StructuredSolver, ConjugateGradientsSolver, Newton, Fista)
 }
 
 #: Above this many numbers neither J nor a Gram matrix is materialized (1 GB in float32).

@@ -35,7 +35,9 @@ class Smooth(Solver):
         space, datafit, z0 = self.space(surrogate), surrogate.datafit, surrogate.lin.outputs
         tolerance = default_tolerance(z0.dtype, self.tolerance, 0.75)
         if datafit.quadratic:
-            point, optimality = newton_point(space, datafit, z0, space.zero())
+            factor, a, remainder = datafit.newton(z0)
+            point = space.solve(factor, -a, remainder)  # the model is exact: its minimizer from δ = 0 is ŵ
+            optimality = space.residual(point, datafit.gradient(z0 + space.rows(point)))
             iterations, converged = jnp.asarray(1), optimality < jnp.sqrt(tolerance)
         else:
             point, optimality, iterations, converged = newton(space, datafit, z0, tolerance, self.max_iterations)
@@ -112,6 +114,19 @@ class SampleSpaceSolver(Smooth):
     max_iterations: int = static(default=50)
     name: ClassVar[str] = "sample-space"
     jacobian: ClassVar[str] = "dense"
+
+    def space(self, surrogate):
+        return SampleSpace(surrogate.lin, surrogate.pull, surrogate.curvature)
+
+
+@struct
+class StructuredSolver(Smooth):
+    """One LK×LK Cholesky per linear solve, from layer inputs and sensitivities: J is never formed."""
+
+    tolerance: float | None = static(default=None)
+    max_iterations: int = static(default=50)
+    name: ClassVar[str] = "structured"
+    jacobian: ClassVar[str] = "structured"
 
     def space(self, surrogate):
         return SampleSpace(surrogate.lin, surrogate.pull, surrogate.curvature)

@@ -1,0 +1,211 @@
+"""JJᵀ, Jδ and Jᵀv from layer inputs and sensitivities, without J.
+
+For a dense layer with input a_i and sensitivity g_i = ∂f(x_i)/∂(layer output), row i of J is the outer product a_i ⊗ g_i,
+so that its share of the Gram matrix is
+
+    (a_i · a_j)(g_i · g_j),        J h → g_iᵀ(Hᵀa_i),        Jᵀv → Σ_i v_i a_i ⊗ g_i
+
+With several outputs g_i has one row per output; where one sample meets the layer at several positions p (scan steps,
+sequence places) sums run over p, and over pairs (p, q) in the Gram matrix. One pass forward and one backward give all of
+it. Parameters that are not factored (see `walk`) keep a materialized Jacobian of their own columns.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..network import Network
+from .base import Linearization
+from .dense import Dense
+from .walk import Path, Use, evaluate, find_uses, same_matrix
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How the Jacobian of each parameter is held, decided from shapes alone: by layers or by columns."""
+
+    jaxpr: Any
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    uses: dict[int, list[Use]]  # parameters held by layers
+    relations: dict[tuple[Path, Path], str]  # how two uses of one parameter see it
+
+    @property
+    def columns(self) -> list[int]:
+        """Parameters that keep columns of their own."""
+        return [i for i in range(len(self.sizes)) if i not in self.uses]
+
+    @staticmethod
+    def of(network: Network, leaves: tuple, row: Any, rows: int) -> "Plan":
+        """Read the network for one sample, and hold each parameter the way that costs least for `rows` samples."""
+        jaxpr, shape = jax.make_jaxpr(lambda leaves, row: network.of_leaves(leaves, row[None])[0], return_shape=True)(
+            leaves, row
+        )
+        uses, relations = find_uses(jaxpr.jaxpr, len(leaves)), {}
+        for leaf, found in list(uses.items()):
+            pairs = {(a.path, b.path): same_matrix(a.arrange, b.arrange, leaves[leaf].shape) if a is not b else "same"
+                     for a in found for b in found}
+            if None in pairs.values() or _columns_cost(found, rows, shape.shape[0]) < _layer_cost(found, rows, shape.shape[0]):
+                del uses[leaf]
+            else:
+                relations.update(pairs)
+        return Plan(jaxpr, network.names, tuple(math.prod(x.shape) for x in leaves), uses, relations)
+
+    def describe(self, rows: int, outputs: int) -> list[str]:
+        """One line per parameter, for people."""
+        lines = []
+        for i, (name, size) in enumerate(zip(self.names, self.sizes, strict=True)):
+            if i in self.uses:
+                met = ", ".join(
+                    f"{u.inputs}→{u.outputs}" + (f" at {u.positions} positions" if u.positions > 1 else "")
+                    for u in self.uses[i]
+                )
+                lines.append(f"{name}: {size} weights, layer {met}" + (" (tied)" if len(self.uses[i]) > 1 else ""))
+            else:
+                lines.append(f"{name}: {size} weights, own columns ({rows * outputs}×{size} numbers)")
+        return lines
+
+
+def _layer_cost(uses: list[Use], n: int, k: int) -> float:
+    """Multiply-adds of a parameter's share of one step, held by layers."""
+    p, c, f = sum(u.positions for u in uses), uses[0].inputs, uses[0].outputs
+    m = n * k
+    gram = (n * p) ** 2 * c + (m * p) ** 2 * (f + (p > 1))
+    return gram + 2 * (n * p * c * f + m * p * f)
+
+
+def _columns_cost(uses: list[Use], n: int, k: int) -> float:
+    """The same, held as an [n, k, C·F] array; numbers written count like multiply-adds of which a core does eight at once."""
+    p, c, f = sum(u.positions for u in uses), uses[0].inputs, uses[0].outputs
+    m = n * k
+    return m * p * c * f + m * m * c * f + 2 * m * c * f + 8 * m * c * f
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """One use of a factored parameter: its inputs a [n, P, C] and sensitivities g [n, k, P, F]."""
+
+    use: Use
+    inputs: Float[Array, "n p c"]
+    sensitivities: Float[Array, "n k p f"]
+
+    def jvp(self, leaf: Array) -> Float[Array, "n k"]:
+        """g · (aᵀH)."""
+        pushed = self.inputs @ self.use.arrange(leaf)  # [n, P, F]
+        return jnp.sum(pushed[:, None] * self.sensitivities, axis=(2, 3))
+
+    def vjp(self, v: Float[Array, "n k"], leaf: Array) -> Array:
+        """Σ v a ⊗ g, in the parameter's own shape."""
+        n, p, c = self.inputs.shape
+        weighted = jnp.sum(v[:, :, None, None] * self.sensitivities, axis=1)
+        matrix = self.inputs.reshape(n * p, c).T @ weighted.reshape(n * p, -1)  # [C, F]
+        return jax.linear_transpose(self.use.arrange, leaf)(matrix)[0]
+
+    def row_squares(self) -> Float[Array, "n k"]:
+        """Σ_{p,q} (a_p · a_q)(g_p · g_q) for every row."""
+        left = jnp.einsum("npc,nqc->npq", self.inputs, self.inputs)
+        right = jnp.einsum("nkpf,nkqf->nkpq", self.sensitivities, self.sensitivities)
+        return jnp.einsum("npq,nkpq->nk", left, right)
+
+
+def cross_gram(a: Layer, b: Layer, relation: str) -> Float[Array, "n k n k"]:
+    """Products of the rows of one use with the rows of another (or the same) use of one parameter."""
+    if relation == "same":
+        left = jnp.einsum("npc,mqc->npmq", a.inputs, b.inputs)
+        right = jnp.einsum("nkpf,mlqf->nkpmlq", a.sensitivities, b.sensitivities)
+        if left.shape[1] == left.shape[3] == 1:
+            return left.reshape(left.shape[0], 1, left.shape[2], 1) * right[:, :, 0, :, :, 0]
+        return jnp.einsum("npmq,nkpmlq->nkml", left, right)
+    # transposed: the inputs of one use live where the sensitivities of the other do
+    left = jnp.einsum("npc,mlqc->npmlq", a.inputs, b.sensitivities)
+    right = jnp.einsum("nkpf,mqf->nkpmq", a.sensitivities, b.inputs)
+    return jnp.einsum("npmlq,nkpmq->nkml", left, right)
+
+
+class Structured(Linearization):
+    """J held parameter by parameter: layers where the network allows, columns where it does not. Always exact."""
+
+    def __init__(self, network: Network, w: Float[Array, "q"], x: Array):
+        self.network, self.size = network, w.shape[0]
+        leaves = self.leaves = network.split(w)
+        self.plan = plan = Plan.of(network, leaves, jax.ShapeDtypeStruct(x.shape[1:], x.dtype), x.shape[0])
+        by_path = {use.path: use for found in plan.uses.values() for use in found}
+        silent = {path: jnp.zeros(use.repeats + use.out_shape, use.out_dtype) for path, use in by_path.items()}
+
+        def one(row):
+            def forward(columns, probes):
+                full = list(leaves)
+                for i, leaf in zip(plan.columns, columns, strict=True):
+                    full[i] = leaf
+                (z,), met = evaluate(plan.jaxpr, [*full, row], by_path, probes)
+                return z, met
+
+            z, backward, met = jax.vjp(forward, [leaves[i] for i in plan.columns], silent, has_aux=True)
+            unit = jnp.eye(z.shape[0], dtype=z.dtype)
+            columns, sensitivities = jax.vmap(backward)(unit)
+            flat = [c.reshape(z.shape[0], -1) for c in columns]
+            return z, met, sensitivities, jnp.concatenate(flat, axis=1) if flat else None
+
+        self.outputs, met, sensitivities, columns = jax.vmap(one)(x)
+        self.columns = None if columns is None else Dense(self.outputs, columns)
+        self.layers = {
+            leaf: [Layer(u, u.arrange_data(met[u.path]), u.arrange_sensitivity(sensitivities[u.path])) for u in found]
+            for leaf, found in plan.uses.items()
+        }
+
+    def jvp(self, delta):
+        leaves = self.network.split(delta)
+        parts = [layer.jvp(leaves[leaf]) for leaf, uses in self.layers.items() for layer in uses]
+        if self.columns is not None:
+            parts.append(self.columns.jvp(jnp.concatenate([jnp.ravel(leaves[i]) for i in self.plan.columns])))
+        return sum(parts[1:], start=parts[0])
+
+    def vjp(self, v):
+        return self._join(
+            {i: sum(layer.vjp(v, self.leaves[i]) for layer in uses) for i, uses in self.layers.items()},
+            None if self.columns is None else self.columns.vjp(v),
+        )
+
+    def gram(self):
+        parts = [
+            cross_gram(a, b, self.plan.relations[a.use.path, b.use.path])
+            for uses in self.layers.values()
+            for a in uses
+            for b in uses
+        ]
+        if self.columns is not None:
+            parts.append(self.columns.gram())
+        return sum(parts[1:], start=parts[0])
+
+    def jacobian(self):
+        unit = jnp.eye(self.outputs.size, dtype=self.outputs.dtype).reshape(-1, *self.outputs.shape)
+        return jax.vmap(self.vjp)(unit).reshape(*self.outputs.shape, self.size)
+
+    def row_squares(self):
+        tied = any(len(uses) > 1 for uses in self.layers.values())
+        if tied:
+            n, k = self.outputs.shape
+            return jnp.diagonal(self.gram().reshape(n * k, n * k)).reshape(n, k)
+        parts = [layer.row_squares() for uses in self.layers.values() for layer in uses]
+        if self.columns is not None:
+            parts.append(self.columns.row_squares())
+        return sum(parts[1:], start=parts[0])
+
+    def column_squares(self, scale):
+        # Σ_i s_i² (a_i ⊗ g_i)² = (a²)ᵀ(s² g²) at one position; several positions add up before squaring
+        return Dense(self.outputs, self.jacobian()).column_squares(scale)
+
+    def _join(self, layered: dict[int, Array], columns: Array | None) -> Float[Array, "q"]:
+        """The flat vector of all parameters, from both kinds."""
+        parts, start = [], 0
+        for i, size in enumerate(self.plan.sizes):
+            if i in layered:
+                parts.append(jnp.ravel(layered[i]))
+            else:
+                parts.append(columns[start : start + size])
+                start += size
+        return jnp.concatenate(parts)

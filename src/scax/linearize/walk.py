@@ -1,0 +1,221 @@
+"""Reading a network: where its parameters meet data, found in the jaxpr of one sample.
+
+A parameter is *factored* when everything the network does with it is `dot_general` with data, possibly behind reshapes,
+transposes and casts: then its share of J is a product of layer inputs and output sensitivities, and J need not exist.
+Any other use, known or not (a bias, a scale, a convolution, a norm of the weights), leaves the parameter to the general
+case, columns of its own. It does not matter who wrote the network.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import numpy as np
+from jaxtyping import Array
+
+from .._compat import bind
+
+#: primitives that only rearrange a parameter
+REARRANGING = {"reshape", "transpose", "squeeze", "expand_dims", "convert_element_type", "copy", "broadcast_in_dim"}
+#: calls whose body can be read in place
+CALLS = {"jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint"}
+
+Path = tuple[int, ...]  # the equation's place: its index in each of the nested jaxprs
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """A parameter seen through rearrangements."""
+
+    leaf: int
+    steps: tuple[tuple[Any, tuple], ...] = ()
+
+    def then(self, eqn) -> "View":
+        return View(self.leaf, (*self.steps, (eqn.primitive, tuple(eqn.params.items()))))
+
+    def apply(self, leaf: Array) -> Array:
+        for primitive, params in self.steps:
+            leaf = primitive.bind(leaf, **dict(params))
+        return leaf
+
+
+@dataclasses.dataclass(frozen=True)
+class Use:
+    """One `dot_general` of data with a parameter. `repeats` are the lengths of the scans around it."""
+
+    view: View
+    path: Path
+    param_first: bool
+    param_contract: tuple[int, ...]
+    data_contract: tuple[int, ...]
+    param_shape: tuple[int, ...]
+    data_shape: tuple[int, ...]
+    out_shape: tuple[int, ...]
+    out_dtype: Any
+    repeats: tuple[int, ...]
+
+    @property
+    def inputs(self) -> int:
+        """C, the contracted size: how many inputs the layer has."""
+        return math.prod(self.param_shape[i] for i in self.param_contract)
+
+    @property
+    def outputs(self) -> int:
+        """F, the parameter's free size: how many outputs the layer has."""
+        return math.prod(self.param_shape) // self.inputs
+
+    @property
+    def positions(self) -> int:
+        """P, how often one sample meets the parameter: scan steps, sequence places, pixels."""
+        return math.prod(self.repeats) * math.prod(self.data_shape) // self.inputs
+
+    def arrange(self, leaf: Array) -> Array:
+        """The parameter as a matrix [C, F]."""
+        seen = self.view.apply(leaf)
+        free = [i for i in range(seen.ndim) if i not in self.param_contract]
+        return seen.transpose(*self.param_contract, *free).reshape(self.inputs, self.outputs)
+
+    def arrange_data(self, data: Array) -> Array:
+        """What the parameter met, [..., repeats, data] → [..., P, C]."""
+        lead = data.ndim - len(self.data_shape)
+        free = [i for i in range(len(self.data_shape)) if i not in self.data_contract]
+        order = [*range(lead), *(lead + i for i in free), *(lead + i for i in self.data_contract)]
+        before = data.shape[: lead - len(self.repeats)]
+        return data.transpose(order).reshape(*before, self.positions, self.inputs)
+
+    def arrange_sensitivity(self, g: Array) -> Array:
+        """Sensitivity of the product's output, [..., repeats, out] → [..., P, F]."""
+        lead = g.ndim - len(self.out_shape)
+        before = g.shape[: lead - len(self.repeats)]
+        if self.param_first:  # out is [param free, data free]
+            split = len(self.param_shape) - len(self.param_contract)
+            axes = range(len(self.out_shape))
+            g = g.transpose(*range(lead), *(lead + i for i in [*axes[split:], *axes[:split]]))
+        return g.reshape(*before, self.positions, self.outputs)
+
+
+def find_uses(jaxpr, leaves: int) -> dict[int, list[Use]]:
+    """The uses of each factored parameter; the first `leaves` inputs of the jaxpr are the parameters."""
+    uses: dict[int, list[Use]] = {i: [] for i in range(leaves)}
+
+    def spoil(view: View | None) -> None:
+        if view is not None:
+            uses.pop(view.leaf, None)
+
+    def visit(jaxpr, views: dict, path: Path, repeats: tuple[int, ...]) -> list[View | None]:
+        def seen(var):
+            return None if isinstance(var, jex.Literal) else views.get(var)
+
+        for i, eqn in enumerate(jaxpr.eqns):
+            inputs = [seen(v) for v in eqn.invars]
+            if not any(inputs):
+                continue
+            name = eqn.primitive.name
+            if name in REARRANGING and math.prod(eqn.outvars[0].aval.shape) == math.prod(eqn.invars[0].aval.shape):
+                views[eqn.outvars[0]] = inputs[0].then(eqn)
+            elif name == "dot_general" and inputs.count(None) == 1 and not any(eqn.params["dimension_numbers"][1]):
+                use = _use(eqn, inputs, (*path, i), repeats)
+                if use.view.leaf in uses:
+                    uses[use.view.leaf].append(use)
+            elif name in CALLS:
+                body = eqn.params["jaxpr"]
+                body = getattr(body, "jaxpr", body)
+                inner = {v: view for v, view in zip(body.invars, inputs, strict=True) if view is not None}
+                for out, view in zip(eqn.outvars, visit(body, inner, (*path, i), repeats), strict=True):
+                    if view is not None:
+                        views[out] = view
+            elif name == "scan" and not any(inputs[eqn.params["num_consts"] :]):
+                body = eqn.params["jaxpr"].jaxpr
+                inner = {v: view for v, view in zip(body.invars, inputs, strict=True) if view is not None}
+                for view in visit(body, inner, (*path, i), (*repeats, eqn.params["length"])):
+                    spoil(view)
+            else:
+                for view in inputs:
+                    spoil(view)
+        return [seen(v) for v in jaxpr.outvars]
+
+    for view in visit(jaxpr, {v: View(i) for i, v in enumerate(jaxpr.invars[:leaves])}, (), ()):
+        spoil(view)
+    return {leaf: found for leaf, found in uses.items() if found}
+
+
+def _use(eqn, inputs, path: Path, repeats: tuple[int, ...]) -> Use:
+    first = inputs[0] is not None
+    contract = eqn.params["dimension_numbers"][0]
+    param, data = (0, 1) if first else (1, 0)
+    return Use(
+        view=inputs[param],
+        path=path,
+        param_first=first,
+        param_contract=tuple(contract[param]),
+        data_contract=tuple(contract[data]),
+        param_shape=eqn.invars[param].aval.shape,
+        data_shape=eqn.invars[data].aval.shape,
+        out_shape=eqn.outvars[0].aval.shape,
+        out_dtype=eqn.outvars[0].aval.dtype,
+        repeats=repeats,
+    )
+
+
+def evaluate(closed, args: list, uses: dict[Path, Use], probes: dict[Path, Array]) -> tuple[list, dict[Path, Array]]:
+    """Run the network, adding to the output of every use its probe, and keep the data each parameter met.
+
+    Probes are zero: the derivative with respect to them is the sensitivity of the outputs to each product.
+    """
+    return _run(closed.jaxpr, closed.consts, args, (), uses, probes)
+
+
+def _run(jaxpr, consts, args, path: Path, uses, probes) -> tuple[list, dict]:
+    env: dict = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
+    met: dict[Path, Array] = {}
+
+    def read(var):
+        return var.val if isinstance(var, jex.Literal) else env[var]
+
+    for i, eqn in enumerate(jaxpr.eqns):
+        values, here = [read(v) for v in eqn.invars], (*path, i)
+        inside = {p: u for p, u in uses.items() if p[: len(here)] == here}
+        if here in uses:
+            out = [eqn.primitive.bind(*values, **eqn.params) + probes[here]]
+            met[here] = values[1 if uses[here].param_first else 0]
+        elif inside and eqn.primitive.name == "scan":
+            out, found = _run_scan(eqn, values, here, inside, probes)
+            met.update(found)
+        elif inside:
+            body = eqn.params["jaxpr"]
+            inner, inner_consts = getattr(body, "jaxpr", body), getattr(body, "consts", ())
+            out, found = _run(inner, inner_consts, values, here, inside, probes)
+            met.update(found)
+        else:
+            out = bind(eqn, values)
+        env.update(zip(eqn.outvars, out, strict=True))
+    return [read(v) for v in jaxpr.outvars], met
+
+
+def _run_scan(eqn, values, here: Path, uses, probes):
+    """A scan whose body has probes: one per step, and what the parameter met at every step."""
+    body, p = eqn.params["jaxpr"], eqn.params
+    fixed, carried = p["num_consts"], p["num_carry"]
+    consts, init, xs = values[:fixed], values[fixed : fixed + carried], values[fixed + carried :]
+
+    def step(carry, inputs):
+        x, probe = inputs
+        out, met = _run(body.jaxpr, body.consts, [*consts, *carry, *x], here, uses, probe)
+        return out[:carried], (out[carried:], met)
+
+    mine = {path: probes[path] for path in uses}
+    carry, (ys, met) = jax.lax.scan(
+        step, list(init), (list(xs), mine), length=p["length"], reverse=p["reverse"], unroll=p["unroll"]
+    )
+    return [*carry, *ys], met
+
+
+def same_matrix(arrange: Callable, other: Callable, shape: tuple[int, ...]) -> str | None:
+    """How two uses of one parameter see it: as the same matrix, as each other's transpose, or neither."""
+    one, two = (np.asarray(f(np.arange(math.prod(shape), dtype=np.int32).reshape(shape))) for f in (arrange, other))
+    if one.shape == two.shape and (one == two).all():
+        return "same"
+    return "transposed" if one.shape == two.shape[::-1] and (one == two.T).all() else None
