@@ -6,24 +6,33 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from .batch import Batch
+from .iteration import Iteration
+from .solvers.cost import costs
+
 
 def explain(sca, params: PyTree, x: Any) -> str:
-    """The sizes, the solver and the reason, one to a line."""
-    problem = sca.problem
-    layout = problem.layout(params)
-    z = jax.eval_shape(problem.outputs, params, x)
-    n, k = z.shape
-    rows, q = n, layout.size
+    """The sizes, the solver and the reason, what each solver would cost, and how the network was read."""
+    problem, x = sca.problem, jnp.asarray(x)
+    state = sca.init(params)
+    n, k = jax.eval_shape(problem.outputs, params, x).shape
+    lines = [f"batch L = {n}, outputs K = {k}, weights Q = {state.w.shape[0]}"]
+    pairs = None
     if problem.manifold is not None:
-        rows += n * problem.manifold.graph.neighbors.shape[1]
-    lines = [f"batch L = {n}, outputs K = {k}, weights Q = {q}"]
-    if rows != n:
-        lines.append(f"manifold rows: {rows - n} neighbor pairs beside the batch's {n} rows")
+        graph = problem.manifold.graph
+        pairs = graph.pairs(jnp.zeros((graph.size, *x.shape[1:]), x.dtype), jnp.zeros(n, int))
+        lines.append(f"manifold rows: {pairs.left.shape[0]} neighbor pairs beside the batch's {n} rows")
+    if state.blocks is not None:
+        lines.append(
+            f"blocks: {sca.blocks.count} by {sca.blocks.by}, at most {state.blocks.index.shape[1]} weights each"
+        )
     if sca.surrogate == "full":
         return "\n".join([*lines, "solver closed-form: the full linearization is solved by one prox"])
-    if sca.blocks is not None:
-        partition = sca.blocks.partition(layout, problem.regularizer, jnp.float32)
-        q = partition.index.shape[1]
-        lines.append(f"blocks: {sca.blocks.count} by {sca.blocks.by}, at most {q} weights each")
-    choice = sca.solver.choose(problem, rows, k, q)
-    return "\n".join([*lines, f"solver {choice.solver.name}: {choice.reason}"])
+    setting = Iteration(problem, state, Batch(x, jnp.zeros((n, k)), None, pairs)).setting()
+    choice = sca.solver.choose(setting)
+    lines.append(f"solver {choice.solver.name}: {choice.reason}")
+    if problem.regularizer.smooth:
+        lines += [f"  {name}: {cost}" for name, cost in sorted(costs(setting).items())]
+    if setting.plan is not None and choice.solver.jacobian == "structured":
+        lines += ["network:", *(f"  {line}" for line in setting.plan.describe(setting.rows, k))]
+    return "\n".join(lines)

@@ -10,9 +10,11 @@ from .batch import Batch
 from .blocks import scatter
 from .datafit import Datafit
 from .linearize import Linearization, Paired, linearize
+from .linearize.structured import Plan
 from .network import Network
 from .problem import Problem
 from .solvers import ClosedForm, Solution, Solver
+from .solvers.cost import Setting
 from .surrogate import Surrogate
 
 LINEARIZED: Any = None  # in the full linearization there is no datafit left: it is in the linear term
@@ -32,14 +34,21 @@ class Iteration:
         if surrogate == "full":
             self.solver, form = ClosedForm(), "matrix-free"
         else:
-            outputs = jax.eval_shape(self.network, self.state.w, self.rows).shape[1]
-            rows = self.batch.size + (0 if self.pairs is None else self.pairs.left.shape[0])
-            width = self.state.w.shape[0] if self.state.blocks is None else self.state.blocks.index.shape[1]
-            self.solver = solver.choose(self.problem, rows, outputs, width).solver
+            self.solver = solver.choose(self.setting()).solver
             form = self.solver.jacobian if self.state.blocks is None else "dense"
         lin = linearize(self.network, self.state.w, self.rows, form)
         self.targets = self.problem.loss.targets(self.batch.y, lin.outputs.shape[1]).astype(lin.outputs.dtype)
         return lin
+
+    def setting(self) -> Setting:
+        """The sizes that decide which solver is cheapest."""
+        outputs = jax.eval_shape(self.network, self.state.w, self.rows).shape[1]
+        rows = self.batch.size + (0 if self.pairs is None else self.pairs.left.shape[0])
+        if self.state.blocks is not None:
+            return Setting(self.problem, rows, outputs, self.state.blocks.index.shape[1])
+        row = jax.ShapeDtypeStruct(self.rows.shape[1:], self.rows.dtype)
+        plan = Plan.of(self.network, self.network.split(self.state.w), row, rows)
+        return Setting(self.problem, rows, outputs, self.state.w.shape[0], plan)
 
     def surrogate(self, lin: Linearization, rho, memory, carried, damping) -> Surrogate:
         """The convex problem of this iteration; memory = (1−ρ)d, carried = βδ_prev, None where absent."""

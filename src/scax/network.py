@@ -30,6 +30,8 @@ class Network:
     @property
     def names(self) -> tuple[str, ...]:
         """The trained leaves' names, as in params."""
-        paths = jax.tree_util.tree_leaves_with_path(self.layout.merge(tuple(range(len(self.layout.sizes))), self.frozen))
+        paths = jax.tree_util.tree_leaves_with_path(
+            self.layout.merge(tuple(range(len(self.layout.sizes))), self.frozen)
+        )
         names = [jax.tree_util.keystr(path) for path, _ in paths]
         return tuple(name for name, keep in zip(names, self.layout.trained, strict=True) if keep)

@@ -37,6 +37,7 @@ class State:
     averaging: Float[Array, ""]
     damping: Float[Array, ""]
     level: Float[Array, ""]  # recent level of the batch objective
+    trust: Float[Array, ""]  # the longest step that has lately passed the test of the batch objective
     count: Int[Array, ""]
     blocks: Partition | None
     frozen: tuple
@@ -104,6 +105,7 @@ class SCA:
             averaging=jnp.asarray(1 if rho is None else rho.first, w.dtype),
             damping=jnp.asarray(self.damping.first, w.dtype),
             level=jnp.zeros((), w.dtype),
+            trust=jnp.zeros((), w.dtype),
             count=jnp.asarray(0, jnp.int32),
             blocks=None if self.blocks is None else self.blocks.partition(layout, self.problem.regularizer, w.dtype),
             frozen=layout.split(params)[1],
@@ -180,12 +182,15 @@ def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     # the step, if it is one to take
     proposal = w + α * δ
     step_norm = α * jnp.linalg.norm(δ)
-    before, level = now.objective(lin), state.level
+    level, trust = state.level, state.trust
     inaccurate = rose = jnp.asarray(False)
     if sca.acceptance is not None:
+        before = now.objective(lin)
         level = sca.acceptance.track(level, before, n)
         inaccurate = sca.acceptance.inaccurate(solution.optimality)
-        rose = sca.acceptance.rose(before, now.objective_at(proposal), level)
+        after = jax.lax.cond(step_norm <= trust, lambda: before, lambda: now.objective_at(proposal))
+        rose = sca.acceptance.rose(before, after, level)
+        trust = sca.acceptance.fade * jnp.where(rose, 0, jnp.maximum(trust, step_norm))
     accepted, status = verdict(jnp.isfinite(step_norm), solution.converged, inaccurate, rose)
     taken = lambda new, old: jnp.where(accepted, new, old)
 
@@ -205,6 +210,7 @@ def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
         averaging=ρ if sca.averaging is None else sca.averaging.next(ρ, n).astype(w.dtype),
         damping=sca.damping.next(τ, accepted),
         level=level,
+        trust=trust,
         count=n + 1,
     )
     info = Info(

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from .base import Space
+from .cholesky import solve_positive
 
 
 class SampleSpace(Space):
@@ -30,7 +31,7 @@ class SampleSpace(Space):
         right = alpha - factor.apply(ahead)
         matrix = factor.sandwich(self.gram).reshape(n * k, n * k)
         matrix = matrix + 2 * self.mu * jnp.eye(n * k, dtype=matrix.dtype)
-        b = jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix, lower=True), right.reshape(-1))
+        b = solve_positive(matrix, right.reshape(-1))
         u = factor.transpose(b.reshape(n, k))
         return jnp.ones((), u.dtype), u if remainder is None else u - remainder / (2 * self.mu)
 

@@ -29,7 +29,7 @@ class Dense(Linearization):
         return self.matrix @ delta
 
     def vjp(self, v):
-        return jnp.einsum("nkq,nk->q", self.matrix, v)
+        return v.reshape(-1) @ self.matrix.reshape(-1, self.size)
 
     def jacobian(self):
         return self.matrix

@@ -1,13 +1,13 @@
 """JJᵀ, Jδ and Jᵀv from layer inputs and sensitivities, without J.
 
-For a dense layer with input a_i and sensitivity g_i = ∂f(x_i)/∂(layer output), row i of J is the outer product a_i ⊗ g_i,
-so that its share of the Gram matrix is
+For a dense layer with input a_i and sensitivity g_i = ∂f(x_i)/∂(layer output), row i of J is the outer product
+a_i ⊗ g_i, so that its share of the Gram matrix is
 
     (a_i · a_j)(g_i · g_j),        J h → g_iᵀ(Hᵀa_i),        Jᵀv → Σ_i v_i a_i ⊗ g_i
 
 With several outputs g_i has one row per output; where one sample meets the layer at several positions p (scan steps,
-sequence places) sums run over p, and over pairs (p, q) in the Gram matrix. One pass forward and one backward give all of
-it. Parameters that are not factored (see `walk`) keep a materialized Jacobian of their own columns.
+sequence places) sums run over p, and over pairs (p, q) in the Gram matrix. One pass forward and one backward give all
+of it. Parameters that are not factored (see `walk`) keep a materialized Jacobian of their own columns.
 """
 
 import dataclasses
@@ -47,13 +47,28 @@ class Plan:
         )
         uses, relations = find_uses(jaxpr.jaxpr, len(leaves)), {}
         for leaf, found in list(uses.items()):
-            pairs = {(a.path, b.path): same_matrix(a.arrange, b.arrange, leaves[leaf].shape) if a is not b else "same"
-                     for a in found for b in found}
-            if None in pairs.values() or _columns_cost(found, rows, shape.shape[0]) < _layer_cost(found, rows, shape.shape[0]):
+            pairs = {
+                (a.path, b.path): same_matrix(a.arrange, b.arrange, leaves[leaf].shape) if a is not b else "same"
+                for a in found
+                for b in found
+            }
+            if None in pairs.values() or _columns_cost(found, rows, shape.shape[0]) < _layer_cost(
+                found, rows, shape.shape[0]
+            ):
                 del uses[leaf]
             else:
                 relations.update(pairs)
         return Plan(jaxpr, network.names, tuple(math.prod(x.shape) for x in leaves), uses, relations)
+
+    def cost(self, n: int, k: int) -> tuple[float, float]:
+        """(multiply-adds of the Gram matrix, J h and Jᵀ u; numbers in the largest array)."""
+        work, largest = 0.0, 0.0
+        for uses in self.uses.values():
+            positions = sum(u.positions for u in uses)
+            work += _layer_cost(uses, n, k)
+            largest = max(largest, (n * k * positions) ** 2 if positions > 1 else 0)
+        own = sum(self.sizes[i] for i in self.columns)
+        return work + own * n * k * (n * k + 11), max(largest, own * n * k)
 
     def describe(self, rows: int, outputs: int) -> list[str]:
         """One line per parameter, for people."""
@@ -61,10 +76,11 @@ class Plan:
         for i, (name, size) in enumerate(zip(self.names, self.sizes, strict=True)):
             if i in self.uses:
                 met = ", ".join(
-                    f"{u.inputs}→{u.outputs}" + (f" at {u.positions} positions" if u.positions > 1 else "")
+                    ("bias" if u.additive else f"layer {u.inputs}→{u.outputs}")
+                    + (f" at {u.positions} positions" if u.positions > 1 else "")
                     for u in self.uses[i]
                 )
-                lines.append(f"{name}: {size} weights, layer {met}" + (" (tied)" if len(self.uses[i]) > 1 else ""))
+                lines.append(f"{name}: {size} weights, {met}" + (" (tied)" if len(self.uses[i]) > 1 else ""))
             else:
                 lines.append(f"{name}: {size} weights, own columns ({rows * outputs}×{size} numbers)")
         return lines
@@ -79,7 +95,7 @@ def _layer_cost(uses: list[Use], n: int, k: int) -> float:
 
 
 def _columns_cost(uses: list[Use], n: int, k: int) -> float:
-    """The same, held as an [n, k, C·F] array; numbers written count like multiply-adds of which a core does eight at once."""
+    """The same, held as an [n, k, C·F] array; writing a number counts as eight multiply-adds."""
     p, c, f = sum(u.positions for u in uses), uses[0].inputs, uses[0].outputs
     m = n * k
     return m * p * c * f + m * m * c * f + 2 * m * c * f + 8 * m * c * f
@@ -87,36 +103,44 @@ def _columns_cost(uses: list[Use], n: int, k: int) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
-    """One use of a factored parameter: its inputs a [n, P, C] and sensitivities g [n, k, P, F]."""
+    """One use of a factored parameter: its inputs a [n, P, C] (None for a bias: 1) and sensitivities g [n, k, P, F]."""
 
     use: Use
-    inputs: Float[Array, "n p c"]
+    inputs: Float[Array, "n p c"] | None
     sensitivities: Float[Array, "n k p f"]
 
     def jvp(self, leaf: Array) -> Float[Array, "n k"]:
         """g · (aᵀH)."""
-        pushed = self.inputs @ self.use.arrange(leaf)  # [n, P, F]
+        matrix = self.use.arrange(leaf)
+        pushed = matrix[None] if self.inputs is None else self.inputs @ matrix  # [n, P, F]
         return jnp.sum(pushed[:, None] * self.sensitivities, axis=(2, 3))
 
     def vjp(self, v: Float[Array, "n k"], leaf: Array) -> Array:
         """Σ v a ⊗ g, in the parameter's own shape."""
-        n, p, c = self.inputs.shape
-        weighted = jnp.sum(v[:, :, None, None] * self.sensitivities, axis=1)
-        matrix = self.inputs.reshape(n * p, c).T @ weighted.reshape(n * p, -1)  # [C, F]
+        weighted = jnp.sum(v[:, :, None, None] * self.sensitivities, axis=1)  # [n, P, F]
+        weighted = weighted.reshape(-1, weighted.shape[-1])
+        if self.inputs is None:
+            matrix = jnp.sum(weighted, axis=0, keepdims=True)
+        else:
+            matrix = self.inputs.reshape(weighted.shape[0], -1).T @ weighted  # [C, F]
         return jax.linear_transpose(self.use.arrange, leaf)(matrix)[0]
 
     def row_squares(self) -> Float[Array, "n k"]:
         """Σ_{p,q} (a_p · a_q)(g_p · g_q) for every row."""
-        left = jnp.einsum("npc,nqc->npq", self.inputs, self.inputs)
         right = jnp.einsum("nkpf,nkqf->nkpq", self.sensitivities, self.sensitivities)
+        if self.inputs is None:
+            return jnp.sum(right, axis=(2, 3))
+        left = jnp.einsum("npc,nqc->npq", self.inputs, self.inputs)
         return jnp.einsum("npq,nkpq->nk", left, right)
 
 
 def cross_gram(a: Layer, b: Layer, relation: str) -> Float[Array, "n k n k"]:
     """Products of the rows of one use with the rows of another (or the same) use of one parameter."""
     if relation == "same":
-        left = jnp.einsum("npc,mqc->npmq", a.inputs, b.inputs)
         right = jnp.einsum("nkpf,mlqf->nkpmlq", a.sensitivities, b.sensitivities)
+        if a.inputs is None or b.inputs is None:  # biases: both are
+            return jnp.sum(right, axis=(2, 5))
+        left = jnp.einsum("npc,mqc->npmq", a.inputs, b.inputs)
         if left.shape[1] == left.shape[3] == 1:
             return left.reshape(left.shape[0], 1, left.shape[2], 1) * right[:, :, 0, :, :, 0]
         return jnp.einsum("npmq,nkpmlq->nkml", left, right)
@@ -153,7 +177,14 @@ class Structured(Linearization):
         self.outputs, met, sensitivities, columns = jax.vmap(one)(x)
         self.columns = None if columns is None else Dense(self.outputs, columns)
         self.layers = {
-            leaf: [Layer(u, u.arrange_data(met[u.path]), u.arrange_sensitivity(sensitivities[u.path])) for u in found]
+            leaf: [
+                Layer(
+                    use,
+                    None if use.additive else use.arrange_data(met[use.path]),
+                    use.arrange_sensitivity(sensitivities[use.path]),
+                )
+                for use in found
+            ]
             for leaf, found in plan.uses.items()
         }
 
@@ -162,11 +193,11 @@ class Structured(Linearization):
         parts = [layer.jvp(leaves[leaf]) for leaf, uses in self.layers.items() for layer in uses]
         if self.columns is not None:
             parts.append(self.columns.jvp(jnp.concatenate([jnp.ravel(leaves[i]) for i in self.plan.columns])))
-        return sum(parts[1:], start=parts[0])
+        return _total(parts)
 
     def vjp(self, v):
         return self._join(
-            {i: sum(layer.vjp(v, self.leaves[i]) for layer in uses) for i, uses in self.layers.items()},
+            {i: _total([layer.vjp(v, self.leaves[i]) for layer in uses]) for i, uses in self.layers.items()},
             None if self.columns is None else self.columns.vjp(v),
         )
 
@@ -179,7 +210,7 @@ class Structured(Linearization):
         ]
         if self.columns is not None:
             parts.append(self.columns.gram())
-        return sum(parts[1:], start=parts[0])
+        return _total(parts)
 
     def jacobian(self):
         unit = jnp.eye(self.outputs.size, dtype=self.outputs.dtype).reshape(-1, *self.outputs.shape)
@@ -193,13 +224,13 @@ class Structured(Linearization):
         parts = [layer.row_squares() for uses in self.layers.values() for layer in uses]
         if self.columns is not None:
             parts.append(self.columns.row_squares())
-        return sum(parts[1:], start=parts[0])
+        return _total(parts)
 
     def column_squares(self, scale):
         # Σ_i s_i² (a_i ⊗ g_i)² = (a²)ᵀ(s² g²) at one position; several positions add up before squaring
         return Dense(self.outputs, self.jacobian()).column_squares(scale)
 
-    def _join(self, layered: dict[int, Array], columns: Array | None) -> Float[Array, "q"]:
+    def _join(self, layered: dict[int, Array], columns: Any) -> Float[Array, "q"]:
         """The flat vector of all parameters, from both kinds."""
         parts, start = [], 0
         for i, size in enumerate(self.plan.sizes):
@@ -209,3 +240,7 @@ class Structured(Linearization):
                 parts.append(columns[start : start + size])
                 start += size
         return jnp.concatenate(parts)
+
+
+def _total(parts: list[Array]) -> Array:
+    return sum(parts[1:], start=parts[0])

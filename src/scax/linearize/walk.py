@@ -1,9 +1,9 @@
 """Reading a network: where its parameters meet data, found in the jaxpr of one sample.
 
-A parameter is *factored* when everything the network does with it is `dot_general` with data, possibly behind reshapes,
-transposes and casts: then its share of J is a product of layer inputs and output sensitivities, and J need not exist.
-Any other use, known or not (a bias, a scale, a convolution, a norm of the weights), leaves the parameter to the general
-case, columns of its own. It does not matter who wrote the network.
+A parameter is *factored* when everything the network does with it is `dot_general` with data, or being added to data,
+possibly behind reshapes, transposes and casts: then its share of J is a product of layer inputs (1 for a bias) and
+sensitivities of the outputs, and J need not exist. Any other use, known or not (a scale, a convolution, a norm of the weights), leaves
+the parameter to the general case, columns of its own. It does not matter who wrote the network.
 """
 
 import dataclasses
@@ -20,6 +20,8 @@ from .._compat import bind
 
 #: primitives that only rearrange a parameter
 REARRANGING = {"reshape", "transpose", "squeeze", "expand_dims", "convert_element_type", "copy", "broadcast_in_dim"}
+#: primitives that add a parameter to data
+ADDING = {"add", "add_any"}
 #: calls whose body can be read in place
 CALLS = {"jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint"}
 
@@ -44,7 +46,8 @@ class View:
 
 @dataclasses.dataclass(frozen=True)
 class Use:
-    """One `dot_general` of data with a parameter. `repeats` are the lengths of the scans around it."""
+    """One `dot_general` of data with a parameter, or one addition of a parameter to data of its own size (`additive`:
+    a layer whose only input is 1). `repeats` are the lengths of the scans around it."""
 
     view: View
     path: Path
@@ -56,6 +59,7 @@ class Use:
     out_shape: tuple[int, ...]
     out_dtype: Any
     repeats: tuple[int, ...]
+    additive: bool = False
 
     @property
     def inputs(self) -> int:
@@ -70,7 +74,8 @@ class Use:
     @property
     def positions(self) -> int:
         """P, how often one sample meets the parameter: scan steps, sequence places, pixels."""
-        return math.prod(self.repeats) * math.prod(self.data_shape) // self.inputs
+        once = 1 if self.additive else math.prod(self.data_shape) // self.inputs
+        return math.prod(self.repeats) * once
 
     def arrange(self, leaf: Array) -> Array:
         """The parameter as a matrix [C, F]."""
@@ -79,7 +84,7 @@ class Use:
         return seen.transpose(*self.param_contract, *free).reshape(self.inputs, self.outputs)
 
     def arrange_data(self, data: Array) -> Array:
-        """What the parameter met, [..., repeats, data] → [..., P, C]."""
+        """What the parameter met, [..., repeats, data] → [..., P, C]; a bias meets 1."""
         lead = data.ndim - len(self.data_shape)
         free = [i for i in range(len(self.data_shape)) if i not in self.data_contract]
         order = [*range(lead), *(lead + i for i in free), *(lead + i for i in self.data_contract)]
@@ -90,7 +95,7 @@ class Use:
         """Sensitivity of the product's output, [..., repeats, out] → [..., P, F]."""
         lead = g.ndim - len(self.out_shape)
         before = g.shape[: lead - len(self.repeats)]
-        if self.param_first:  # out is [param free, data free]
+        if self.param_first and not self.additive:  # out is [param free, data free]
             split = len(self.param_shape) - len(self.param_contract)
             axes = range(len(self.out_shape))
             g = g.transpose(*range(lead), *(lead + i for i in [*axes[split:], *axes[:split]]))
@@ -115,8 +120,8 @@ def find_uses(jaxpr, leaves: int) -> dict[int, list[Use]]:
                 continue
             name = eqn.primitive.name
             if name in REARRANGING and math.prod(eqn.outvars[0].aval.shape) == math.prod(eqn.invars[0].aval.shape):
-                views[eqn.outvars[0]] = inputs[0].then(eqn)
-            elif name == "dot_general" and inputs.count(None) == 1 and not any(eqn.params["dimension_numbers"][1]):
+                views[eqn.outvars[0]] = inputs[0].then(eqn)  # type: ignore[union-attr]
+            elif inputs.count(None) == 1 and (_is_product(eqn) or _is_sum(eqn)):
                 use = _use(eqn, inputs, (*path, i), repeats)
                 if use.view.leaf in uses:
                     uses[use.view.leaf].append(use)
@@ -142,9 +147,21 @@ def find_uses(jaxpr, leaves: int) -> dict[int, list[Use]]:
     return {leaf: found for leaf, found in uses.items() if found}
 
 
+def _is_product(eqn) -> bool:
+    """A dot_general without batch dimensions."""
+    return eqn.primitive.name == "dot_general" and not any(eqn.params["dimension_numbers"][1])
+
+
+def _is_sum(eqn) -> bool:
+    """An addition of two arrays of one shape."""
+    if eqn.primitive.name not in ADDING:
+        return False
+    return eqn.invars[0].aval.shape == eqn.invars[1].aval.shape == eqn.outvars[0].aval.shape
+
+
 def _use(eqn, inputs, path: Path, repeats: tuple[int, ...]) -> Use:
-    first = inputs[0] is not None
-    contract = eqn.params["dimension_numbers"][0]
+    first, additive = inputs[0] is not None, eqn.primitive.name in ADDING
+    contract = ((), ()) if additive else eqn.params["dimension_numbers"][0]
     param, data = (0, 1) if first else (1, 0)
     return Use(
         view=inputs[param],
@@ -157,6 +174,7 @@ def _use(eqn, inputs, path: Path, repeats: tuple[int, ...]) -> Use:
         out_shape=eqn.outvars[0].aval.shape,
         out_dtype=eqn.outvars[0].aval.dtype,
         repeats=repeats,
+        additive=additive,
     )
 
 
@@ -180,7 +198,8 @@ def _run(jaxpr, consts, args, path: Path, uses, probes) -> tuple[list, dict]:
         inside = {p: u for p, u in uses.items() if p[: len(here)] == here}
         if here in uses:
             out = [eqn.primitive.bind(*values, **eqn.params) + probes[here]]
-            met[here] = values[1 if uses[here].param_first else 0]
+            if not uses[here].additive:
+                met[here] = values[1 if uses[here].param_first else 0]
         elif inside and eqn.primitive.name == "scan":
             out, found = _run_scan(eqn, values, here, inside, probes)
             met.update(found)

@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 from .._struct import struct
 from ..problem import Problem
 from ..surrogate import Surrogate
+from .cost import Setting
 
 
 @struct
@@ -36,15 +37,15 @@ class Solver:
     """Minimizes a surrogate. Says what it supports before anything compiles."""
 
     name: str
-    #: which form of J it works on: "dense" or "matrix-free"
-    jacobian: str = "dense"
+    #: which form of J it works on: "dense", "structured" or "matrix-free"; with blocks it is always "dense"
+    jacobian: str = "structured"
 
     def supports(self, problem: Problem) -> str | None:
         """None if it can serve the problem, else the reason and what to try instead."""
         raise NotImplementedError
 
-    def choose(self, problem: Problem, rows: int, outputs: int, weights: int) -> Choice:
-        """The solver to use for a batch of `rows` (pairs included), `outputs` per row and `weights` trained."""
+    def choose(self, setting: Setting) -> Choice:
+        """The solver to use for a step of these sizes: itself, unless it is `auto`."""
         return Choice(self, "asked for")
 
     def solve(self, surrogate: Surrogate) -> Solution:

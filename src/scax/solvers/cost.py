@@ -1,0 +1,57 @@
+"""What a step costs with each solver: multiply-adds and numbers written, from shapes known before anything compiles."""
+
+import dataclasses
+
+from ..linearize.structured import Plan
+from ..problem import Problem
+
+#: Writing a number to memory costs about as much as this many multiply-adds.
+WRITE = 8
+#: A Cholesky runs at about this fraction of a matrix product's speed.
+FACTORIZATION = 0.4
+#: Conjugate gradients: iterations to expect when nothing is known of the spectrum.
+CG_ITERATIONS = 60
+#: Above this many numbers an array is not materialized (1 GB in float32).
+LARGEST_ARRAY = 2**28
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """The sizes of one step: `rows` loss terms (neighbor pairs included) of `outputs` each, `weights` in a block."""
+
+    problem: Problem
+    rows: int
+    outputs: int
+    weights: int
+    plan: Plan | None = None  # how the structured form would hold J; None where it cannot be used (blocks)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Multiply-adds of a step's linear algebra, and the largest array it holds."""
+
+    multiply_adds: float
+    largest: float
+
+    @property
+    def feasible(self) -> bool:
+        return self.largest <= LARGEST_ARRAY
+
+    def __str__(self) -> str:
+        return f"{self.multiply_adds:.2g} multiply-adds, largest array {self.largest:.2g} numbers"
+
+
+def costs(setting: Setting) -> dict[str, Cost]:
+    """The cost of one linear solve of a smooth surrogate, by solver."""
+    m, q = setting.rows * setting.outputs, setting.weights
+    jacobian = (1 + WRITE) * m * q  # backward passes, then J written
+    products = 2 * m * q  # J h and Jᵀ u
+    table = {
+        "weight-space": Cost(jacobian + products + m * q**2 + q**3 / 3 / FACTORIZATION, max(m * q, q * q)),
+        "sample-space": Cost(jacobian + products + m**2 * q + m**3 / 3 / FACTORIZATION, max(m * q, m * m)),
+        "cg": Cost(CG_ITERATIONS * 4 * setting.rows * q, q),
+    }
+    if setting.plan is not None:
+        work, largest = setting.plan.cost(setting.rows, setting.outputs)
+        table["structured"] = Cost(work + m**3 / 3 / FACTORIZATION, max(largest, m * m))
+    return table
