@@ -2,8 +2,8 @@
 
 A parameter is *factored* when everything the network does with it is `dot_general` with data, or being added to data,
 possibly behind reshapes, transposes and casts: then its share of J is a product of layer inputs (1 for a bias) and
-sensitivities of the outputs, and J need not exist. Any other use, known or not (a scale, a convolution, a norm of the weights), leaves
-the parameter to the general case, columns of its own. It does not matter who wrote the network.
+sensitivities of the outputs, and J need not exist. Any other use, known or not (a scale, a convolution, a norm of the
+weights), leaves the parameter to the general case, columns of its own. It does not matter who wrote the network.
 """
 
 import dataclasses
