@@ -46,6 +46,7 @@ CASES = {
         r"'c' has numbers, but 'about 4' in row 17 \(1 such row",
     ),
     "thousands": (_with("c", [i if i % 8 else '"1,234"' for i in range(40)]), "'1,234' in row 1 .*without separators"),
+    "decimal comma": ("a;y\n" + "".join(f"{i},5;{i}\n" for i in range(40)), r"decimal comma \('\d*,5'\): write them"),
     "infinite": (_with("c", [i if i != 3 else "-inf" for i in range(40)]), r"'c' is infinite in row 4 \(-inf\)"),
     "overflow": (_with("c", [i if i != 3 else "1e999" for i in range(40)]), "'c' is infinite in row 4"),
     "huge": (_with("c", [i if i != 3 else "1e200" for i in range(40)]), "'c' has numbers beyond 1e150"),

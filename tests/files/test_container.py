@@ -157,6 +157,12 @@ def test_a_full_disk_leaves_the_old_file(file, monkeypatch):
     assert os.listdir(file.parent) == [file.name]
 
 
+def test_leftovers_of_a_killed_process_are_swept(file):
+    (file.parent / ".a.scax.12-abcd.part").write_bytes(b"half")
+    assert whole.remove_parts(file.parent) == 1
+    assert os.listdir(file.parent) == [file.name]
+
+
 def test_a_link_keeps_pointing(file, tmp_path):
     (tmp_path / "link").symlink_to(file)
     write(tmp_path / "link", "test", {"x": 2}, {})

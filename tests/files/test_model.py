@@ -73,7 +73,7 @@ TABLE = {
 }
 
 
-def test_tables_in_and_units_out(tmp_path):
+def test_tables_in_and_units_out(tmp_path, monkeypatch):
     pre = Preprocess.fit(TABLE, "price")
     net = scax.MLP((pre.schema.width, 1))
     params = net.init(jax.random.key(0))
@@ -83,6 +83,10 @@ def test_tables_in_and_units_out(tmp_path):
         np.asarray(net.apply(params, jnp.asarray(pre.transform(TABLE))))[:, 0] * pre.target_scale + pre.target_mean
     )
     np.testing.assert_allclose(found.predict(TABLE), expected, rtol=1e-6)
+    monkeypatch.setattr("scax.data.table.ROWS", 3)
+    blocks = list(found.blocks(TABLE))
+    assert [len(b) for b in blocks] == [3, 3, 2]
+    np.testing.assert_allclose(np.concatenate(blocks), expected, rtol=1e-6)
     swapped = {"more": TABLE["size"], "color": TABLE["color"], "size": TABLE["size"]}
     tally = Tally()
     np.testing.assert_array_equal(found.predict(swapped, tally), found.predict(TABLE))

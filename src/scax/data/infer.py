@@ -20,6 +20,7 @@ _DATE = re.compile(
     r"|\d{1,2}:\d{2}(:\d{2}.*)?"
     r"|\d{1,2}[- ][A-Za-z]{3,9}[- ]\d{2,4}.*|[A-Za-z]{3,9} \d{1,2},? \d{4}.*"
 )
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+|[+-]?\d+")
 _LEAVE_OUT = "leave it out (drop, --drop)"
 
 
@@ -63,6 +64,9 @@ def _number(where: str, name: str, found: Tallied, missing: dict) -> Column:
 def _category(where: str, name: str, found: Tallied, max_levels: int, missing: dict) -> Column:
     if len(found.counts) == 1 and not found.missing:
         return Column(name, "dropped", note="dropped: always the same value")
+    if _share(found, _DECIMAL_COMMA) > 0.8:
+        example = next(iter(found.counts))
+        raise TableError(f"{where} has numbers with a decimal comma ({example!r}): write them with a point.")
     words = sum(len(text.split()) for text in found.counts) / len(found.counts)
     many = found.overflow or len(found.counts) > max_levels
     if _all_differ(found) and found.present > 10 and words < 4 and (_is_id(name) or not many):

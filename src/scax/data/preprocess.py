@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -82,13 +82,23 @@ class Preprocess:
         Columns may be in any order; one that the schema needs and the table lacks is a TableError; others are ignored
         and counted in `tally`, as are levels never seen and missing values where training had none.
         """
+        parts = list(self.parts(table, tally))
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    def parts(self, table: Any, tally: Tally | None = None) -> Iterator[np.ndarray]:
+        """What `transform` gives, a block of rows at a time: for a table larger than memory."""
         table = self.table(table)
         tally = Tally() if tally is None else tally
         self.match(table, tally)
-        parts = [self.encode(block, tally) for block in table.blocks()]
-        if not parts:
+        return self._parts(table, tally)
+
+    def _parts(self, table: Table, tally: Tally) -> Iterator[np.ndarray]:
+        empty = True
+        for block in table.blocks():
+            empty = False
+            yield self.encode(block, tally)
+        if empty:
             raise TableError(f"{table.name} has no rows: there is nothing to predict.")
-        return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def target(self, table: Any) -> np.ndarray:
         """y as the loss wants it: standardized float32 [n], labels 0/1 float32 [n], or class indices int32 [n]."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .model import Model as Model
     from .model import load as load
     from .model import save as save
+    from .whole import remove_parts as remove_parts
     from .whole import write_bytes as write_bytes
     from .whole import write_text as write_text
 
@@ -22,7 +23,7 @@ _NAMES = {
     "container": ("Contents", "read", "write"),
     "errors": ("FileError",),
     "model": ("Model", "load", "save"),
-    "whole": ("write_bytes", "write_text"),
+    "whole": ("remove_parts", "write_bytes", "write_text"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -5,6 +5,7 @@ Reading and predicting need NumPy alone, so a model moves to machines without JA
 
 import dataclasses
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -70,8 +71,15 @@ class Model:
     def outputs(self, x: Any, tally: Tally | None = None) -> np.ndarray:
         """Raw outputs [n, k]. `x`: with preprocessing, a table (a path, a data frame, a dict of columns, an array of
         raw columns); without, an array [n, d]."""
+        return np.concatenate(list(self._outputs(x, tally)))
+
+    def blocks(self, x: Any, tally: Tally | None = None) -> Iterator[np.ndarray]:
+        """The predictions of `predict`, a block of rows at a time: for a table larger than memory."""
+        return (self._prediction(z) for z in self._outputs(x, tally))
+
+    def _outputs(self, x: Any, tally: Tally | None) -> Iterator[np.ndarray]:
         if self.preprocess is not None:
-            encoded = self.preprocess.transform(x, tally)
+            parts = self.preprocess.parts(x, tally)
         else:
             encoded = np.asarray(x)
             if encoded.ndim != 2 or encoded.shape[1] != self.widths[0] or encoded.dtype.kind not in "fiub":
@@ -79,14 +87,17 @@ class Model:
                     f"x has shape {encoded.shape} and type {encoded.dtype}: this model takes numbers of shape "
                     f"(n, {self.widths[0]})."
                 )
-        return network.forward(self.layers, self.activation, self.output, encoded)
+            parts = [encoded]
+        return (network.forward(self.layers, self.activation, self.output, part) for part in parts)
 
     def predict(self, x: Any, tally: Tally | None = None) -> np.ndarray:
         """One prediction per row: a class as it stood in the table, or a number in the target's units.
 
         `tally`, if given, counts what was out of the ordinary in the table (see scax.data.preprocess.Tally).
         """
-        z = self.outputs(x, tally)
+        return self._prediction(self.outputs(x, tally))
+
+    def _prediction(self, z: np.ndarray) -> np.ndarray:
         if self.classes:
             best = (z[:, 0] > 0).astype(int) if z.shape[1] == 1 else z.argmax(axis=1)
             return self.labels[best]
