@@ -115,6 +115,12 @@ def test_a_row_without_end_does_not_fill_the_memory(tmp_path, monkeypatch):
         list(open_table(path).blocks())
 
 
+def test_the_index_that_pandas_writes_is_dropped(tmp_path):
+    (tmp_path / "t.csv").write_text(",a,y\n" + "".join(f"{i},{i * i % 7},{i * 0.3}\n" for i in range(20)))
+    columns = Preprocess.fit(tmp_path / "t.csv", "y").schema.columns
+    assert [(c.name, c.kind) for c in columns] == [("unnamed_1", "dropped"), ("a", "number")]
+
+
 def test_fingerprint_follows_the_file(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,y\n1,2\n3,4\n")

@@ -49,7 +49,8 @@ class CsvText:
                 f"{self.name} has no header: its first line is all numbers ({', '.join(fields[:3])}, …). Add a line "
                 "with the columns' names, or say that there is none (header=False, --no-header)."
             )
-        names = tuple(f or f"column_{i + 1}" for i, f in enumerate(fields))
+        # a column without a name is most often the row index that pandas writes; the name lets it be recognized
+        names = tuple(f or f"unnamed_{i + 1}" for i, f in enumerate(fields))
         repeated = (
             next((n for i, n in enumerate(names) if n in names[:i]), None) if len(set(names)) < len(names) else None
         )

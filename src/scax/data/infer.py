@@ -80,7 +80,7 @@ def _category(where: str, name: str, found: Tallied, max_levels: int, missing: d
         count = f"more than {TEXTS:,}" if found.overflow else f"{len(found.counts):,}"
         raise TableError(
             f"{where} has {count} different values, and a category at most {max_levels:,}. Group the rare ones, raise "
-            f"the limit (max_levels, --max-levels), or {_LEAVE_OUT}."
+            f"the limit (max_levels), or {_LEAVE_OUT}."
         )
     return Column(name, "category", tuple(sorted(found.counts, key=_order)), **missing)
 
@@ -162,7 +162,7 @@ def _text_among_numbers(where: str, found: Tallied) -> TableError:
     hint = " Write numbers without separators, units or signs of currency." if parse(plain) is not None else ""
     return TableError(
         f"{where} has numbers, but {text[:40]!r} in row {row + 1} ({found.words:,} such row(s)). Correct it or leave "
-        f"it empty, or take the column as a category (categories, --category).{hint}"
+        f"it empty, or take the column as a category (categories, --categories).{hint}"
     )
 
 
