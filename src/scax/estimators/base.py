@@ -1,0 +1,280 @@
+"""What the regressor and the classifier share: parameters, training, warm starts, sparsity."""
+
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from ..files.network import forward
+from ..losses import Loss
+from ..models import MLP
+from ..problem import Problem
+from ..regularizers import L1, L2, ElasticNet, GroupLasso, Regularizer, neuron_groups
+from ..sca import SCA
+from . import epochs, parameters
+from .network import TRAINABLE, Network, from_params, glorot, padded_features, to_params
+from .rows import merge
+from .scaling import Scaling
+from .sparsity import Sparsity, finishing
+
+#: The linear system of one step has a row per sample and output; an automatic batch keeps it near this size.
+SYSTEM_SIZE = 256
+
+
+class SCAEstimator(Sparsity, BaseEstimator):
+    """Abstract: use SCARegressor or SCAClassifier."""
+
+    n_features_in_: int
+
+    def __init__(
+        self,
+        hidden_layer_sizes=(32,),
+        activation="tanh",
+        *,
+        penalty="l2",
+        alpha=1e-2,
+        l1_ratio=0.5,
+        damping="auto",
+        batch_size="auto",
+        max_iter=100,
+        tol=1e-4,
+        n_iter_no_change=10,
+        early_stopping=False,
+        validation_fraction=0.1,
+        standardize=True,
+        warm_start=False,
+        random_state=None,
+        verbose=False,
+        sca_params=None,
+    ):
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.damping = damping
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.standardize = standardize
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+        self.sca_params = sca_params
+
+    # what the two kinds differ in
+
+    def _validate(self, X, y, first: bool) -> tuple[np.ndarray, np.ndarray]:
+        """X and y as arrays; on the first call of a fit `first` is True and attributes of the data are set."""
+        raise NotImplementedError
+
+    def _targets(self, y: np.ndarray, weight: np.ndarray, first: bool) -> np.ndarray:
+        """What the loss compares the outputs with, [n, k]; on the first call the target's own scale is learned."""
+        raise NotImplementedError
+
+    def _row_weights(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Sample weights, class weights included."""
+        return weight
+
+    def _loss(self) -> Loss:
+        raise NotImplementedError
+
+    def _offset(self, targets: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Outputs before anything is learned."""
+        return np.zeros(targets.shape[1])
+
+    def _strata(self, y: np.ndarray) -> np.ndarray | None:
+        """Labels by which the validation rows are drawn; None draws them evenly."""
+        return None
+
+    # fitting
+
+    def fit(self, X, y, sample_weight=None):
+        """Train the network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training data.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows: 2 stands for a row given twice, 0 for one left out.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        parameters.check(self)
+        again = self.warm_start and hasattr(self, "coefs_")
+        X, y = self._validate(X, y, first=not again)
+        x, targets, weight, y = self._prepare(X, y, sample_weight, first=not again)
+        random = check_random_state(self.random_state)
+        if not again:
+            self._initialize(targets, weight, random)
+        held = None
+        if self.early_stopping:
+            rows = self._held_out(y, random)
+            held = (x[rows], targets[rows], weight[rows])
+            x, targets, weight = x[~rows], targets[~rows], weight[~rows]
+        self.loss_curve_ = []
+        self.validation_loss_curve_ = [] if self.early_stopping else None
+        self._saved_state = None
+        self._train(x, targets, weight, held, self.max_iter, random)
+        if not self._converged:
+            warnings.warn(
+                f"the loss was still falling after max_iter={self.max_iter} epochs: raise max_iter, or tol.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _partial_fit(self, X, y, sample_weight):
+        """One epoch over these rows, going on from where the last one ended."""
+        parameters.check(self)
+        if self.early_stopping:
+            raise ValueError("partial_fit sees one part of the data at a time: it needs early_stopping=False.")
+        first = not hasattr(self, "coefs_")
+        X, y = self._validate(X, y, first=first)
+        x, targets, weight, _ = self._prepare(X, y, sample_weight, first=first)
+        random = self._random if hasattr(self, "_random") else check_random_state(self.random_state)
+        if first:
+            self._initialize(targets, weight, random)
+        if not hasattr(self, "_random"):
+            self._random, self.loss_curve_ = random, getattr(self, "loss_curve_", [])
+        self._train(x, targets, weight, None, 1, random)
+        return self
+
+    def _prepare(self, X, y, sample_weight, first: bool):
+        """Standardized rows, targets and weights, equal rows merged; and y."""
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        X, y, weight = merge(X, y, weight)
+        weight = self._row_weights(y, weight)
+        if not np.any(weight > 0):
+            raise ValueError("the weights are zero for every row: at least one must count.")
+        if first:
+            self._input_scaling = Scaling.of(X, weight) if self.standardize else Scaling.none(X.shape[1])
+        targets = self._targets(y, weight, first)
+        return self._input_scaling.apply(X), targets, weight, y
+
+    def _initialize(self, targets: np.ndarray, weight: np.ndarray, random: np.random.RandomState) -> None:
+        widths = (self.n_features_in_, *parameters.hidden_widths(self.hidden_layer_sizes), targets.shape[1])
+        self.coefs_, self.intercepts_ = glorot(widths, random)
+        self._output_offset = self._offset(targets, weight)
+        self.n_layers_, self.n_outputs_, self.t_ = len(widths), widths[-1], 0
+
+    def _train(self, x, targets, weight, held, max_iter: int, random: np.random.RandomState) -> None:
+        """Epochs until the loss stops falling; sets the learned attributes."""
+        with jax.enable_x64(True):
+            params = to_params(self.coefs_, self.intercepts_, self._output_offset)
+            method = self._method(params, weight)
+            progress = epochs.start(method, params, np.uint32(random.randint(2**32, dtype=np.uint32)))
+            layout = progress.state.layout  # read now: the progress is donated below
+            if getattr(self, "_saved_state", None) is not None:
+                progress = progress.resume(self._saved_state)
+            table = self._table(x, targets, weight)
+            held = None if held is None else self._table(*held)
+            size = self._batch_size(len(x), targets.shape[1])
+            done = 0
+            while done < max_iter:
+                limit = min(epochs.CHUNK, max_iter - done)
+                stop = (limit, self.tol, self.n_iter_no_change)
+                progress, count, curve = epochs.advance(method, progress, table, held, *stop, batch_size=size)
+                self._record(np.asarray(curve)[: int(count)], done)
+                done += int(count)
+                if bool(progress.stopped):
+                    break
+            self._converged = bool(progress.stopped)
+            self._saved_state = [np.asarray(leaf) for leaf in jax.tree.leaves(progress.state)]
+            best, kept = float(progress.best), progress.kept
+            if not method.problem.regularizer.smooth:
+                kept = finishing(method, kept, layout, (self._output_offset,), table)
+            solution = layout.unflatten(kept, (self._output_offset,))
+            self.coefs_, self.intercepts_ = from_params(solution, self.n_features_in_)
+        self.n_iter_ = done
+        self.t_ += done * len(x)
+        self.loss_ = self.loss_curve_[-1]
+        if held is not None:
+            self.best_validation_loss_ = best
+
+    def _record(self, curve: np.ndarray, done: int) -> None:
+        self.loss_curve_.extend(curve[:, 0].tolist())
+        validation = getattr(self, "validation_loss_curve_", None)
+        if validation is not None:
+            validation.extend(curve[:, 1].tolist())
+        if self.verbose:
+            for i, (loss, value) in enumerate(curve):
+                extra = f", validation loss = {value:.8f}" if value != loss else ""
+                print(f"Iteration {done + i + 1}, loss = {loss:.8f}{extra}")  # noqa: T201
+
+    def _method(self, params: dict, weight: np.ndarray) -> SCA:
+        widths = (params["layers"][0]["weight"].shape[0], *(len(layer["bias"]) for layer in params["layers"]))
+        network = Network(MLP(widths, self._activation()))
+        problem = Problem(network, self._loss(), self._regularizer(params), trainable=TRAINABLE)
+        options: dict[str, Any] = dict(self.sca_params or {})
+        if not isinstance(self.damping, str):
+            options["damping"] = float(self.damping)
+        return SCA(problem, **options)
+
+    def _regularizer(self, params: dict) -> Regularizer:
+        strength = float(self.alpha)
+        if self.penalty == "l2":
+            return L2(strength)
+        if self.penalty == "l1":
+            return L1(strength)
+        if self.penalty == "elasticnet":
+            return ElasticNet(strength, float(self.l1_ratio))
+        return GroupLasso(strength, neuron_groups(params, trainable=TRAINABLE))
+
+    def _table(self, x: np.ndarray, targets: np.ndarray, weight: np.ndarray) -> epochs.Table:
+        extra = padded_features(x.shape[1]) - x.shape[1]
+        return epochs.Table.pad(np.pad(x, ((0, 0), (0, extra))), targets, weight)
+
+    def _batch_size(self, n: int, k: int) -> int:
+        """Rows per step; a batch that holds every row is as long as the padded table."""
+        automatic = max(16, 1 << (SYSTEM_SIZE // k).bit_length() - 1)
+        size = automatic if isinstance(self.batch_size, str) else int(self.batch_size)
+        return epochs.padded(n) if size >= n else size
+
+    def _held_out(self, y: np.ndarray, random: np.random.RandomState) -> np.ndarray:
+        """Which rows are set aside: drawn at random, every stratum in proportion."""
+        n = len(y)
+        count = max(1, round(self.validation_fraction * n))
+        if count >= n:
+            raise ValueError(
+                f"early_stopping sets {count} of {n} samples aside and leaves none to train on: "
+                "lower validation_fraction, or use early_stopping=False."
+            )
+        order = random.permutation(n)
+        strata = self._strata(y)
+        if strata is not None:
+            order = order[np.argsort(strata[order], kind="stable")]
+        held = np.zeros(n, bool)
+        held[order[((np.arange(count) + random.uniform()) * n / count).astype(int)]] = True
+        return held
+
+    def _activation(self) -> str:
+        return parameters.ALIASES.get(self.activation, self.activation)
+
+    # predicting
+
+    def _raw(self, X) -> np.ndarray:
+        """The network's outputs [n, k] for new rows."""
+        check_is_fitted(self)
+        X = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        layers = list(zip(self.coefs_, self.intercepts_, strict=True))
+        return forward(layers, self._activation(), "linear", self._input_scaling.apply(X)) + self._output_offset
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = False
+        return tags

@@ -1,0 +1,293 @@
+"""Classification with the interface of scikit-learn."""
+
+import numpy as np
+from scipy.special import expit, softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from ..losses import Logistic, Loss, Softmax
+from .base import SCAEstimator
+
+
+class SCAClassifier(ClassifierMixin, SCAEstimator):
+    """Neural network classification, trained by stochastic successive convex approximation.
+
+    Every step replaces the network by its linearization on a batch of rows and minimizes the cross-entropy of that,
+    a convex problem: few epochs, and no learning rate to tune.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or tuple of int, default=(32,)
+        Width of every hidden layer; ``()`` is logistic regression.
+    activation : {"tanh", "relu", "gelu", "silu", "elu", "softplus", "logistic", "identity"}, default="tanh"
+        Activation of the hidden layers.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, ``{label: weight}``; "balanced" gives every class the same total weight.
+    penalty : {"l2", "l1", "elasticnet", "group"}, default="l2"
+        Penalty on the weights. "l1" makes single weights exactly zero, "group" all weights that leave a neuron or an
+        input feature together, so that whole neurons and features drop out.
+    alpha : float, default=1e-2
+        Strength of the penalty R in the objective: average loss + R(w), with R = alpha ½‖w‖² for "l2", alpha ‖w‖₁ for
+        "l1". It is not divided by the number of rows.
+    l1_ratio : float, default=0.5
+        Share of the l1 part in "elasticnet".
+    damping : float or "auto", default="auto"
+        Weight τ of the proximal term that holds a step near the current weights. A number fixes it.
+    batch_size : int or "auto", default="auto"
+        Rows per step. "auto" takes all rows where they are few, and otherwise as many as keep the linear system of a
+        step near 256 equations (one per row and output). An epoch is split into batches of equal size.
+    max_iter : int, default=100
+        Largest number of epochs.
+    tol : float, default=1e-4
+        An epoch counts as an improvement if it lowers the monitored value by more than this: the objective on the
+        training rows or, with early stopping, the loss on the validation rows.
+    n_iter_no_change : int, default=10
+        Training stops after this many epochs in a row without an improvement.
+    early_stopping : bool, default=False
+        Set a part of the rows aside, stop when the loss on them no longer falls, and keep the best weights.
+    validation_fraction : float, default=0.1
+        The part of the rows that early stopping sets aside.
+    standardize : bool, default=True
+        Bring inputs to mean 0 and deviation 1 inside the estimator; predictions are in the original units.
+    warm_start : bool, default=False
+        Start a new call of `fit` from the weights of the last one, and keep its standardization.
+    random_state : int, RandomState instance or None, default=None
+        Draws the first weights, the order of the rows and the validation rows. With an int, results are reproducible.
+    verbose : bool, default=False
+        Print the loss of every epoch.
+    sca_params : dict, default=None
+        Further keyword arguments of :class:`scax.SCA`, such as ``{"carry": 0.0}``.
+
+    Attributes
+    ----------
+    coefs_ : list of ndarray
+        Weights of every layer, of shape (inputs, outputs), for standardized inputs.
+    intercepts_ : list of ndarray
+        Biases of every layer.
+    loss_curve_ : list of float
+        The objective on the training rows after every epoch.
+    loss_ : float
+        Its last value.
+    validation_loss_curve_ : list of float or None
+        With early stopping, the average loss on the validation rows after every epoch.
+    best_validation_loss_ : float
+        With early stopping, the smallest of them.
+    n_iter_ : int
+        Number of epochs.
+    t_ : int
+        Number of rows seen.
+    n_features_in_, feature_names_in_ : int, ndarray
+        Number and names of the features seen during `fit`.
+    n_layers_, n_outputs_ : int
+        Number of layers, input included, and of outputs.
+    sparsity_ : float
+        Fraction of `coefs_` that is exactly zero.
+    features_used_, n_features_used_ : ndarray of bool, int
+        Which input features the network looks at, and how many.
+    n_neurons_used_ : tuple of int
+        For every hidden layer, how many neurons have a weight that leaves them.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+
+    See Also
+    --------
+    SCARegressor : The same for numbers.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from scax.estimators import SCAClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SCAClassifier(random_state=0).fit(X, y)
+    >>> model.predict_proba(X[:2]).shape
+    (2, 3)
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes=(32,),
+        activation="tanh",
+        *,
+        class_weight=None,
+        penalty="l2",
+        alpha=1e-2,
+        l1_ratio=0.5,
+        damping="auto",
+        batch_size="auto",
+        max_iter=100,
+        tol=1e-4,
+        n_iter_no_change=10,
+        early_stopping=False,
+        validation_fraction=0.1,
+        standardize=True,
+        warm_start=False,
+        random_state=None,
+        verbose=False,
+        sca_params=None,
+    ):
+        super().__init__(
+            hidden_layer_sizes,
+            activation,
+            penalty=penalty,
+            alpha=alpha,
+            l1_ratio=l1_ratio,
+            damping=damping,
+            batch_size=batch_size,
+            max_iter=max_iter,
+            tol=tol,
+            n_iter_no_change=n_iter_no_change,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            standardize=standardize,
+            warm_start=warm_start,
+            random_state=random_state,
+            verbose=verbose,
+            sca_params=sca_params,
+        )
+        self.class_weight = class_weight
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """One epoch over the given rows.
+
+        Standardization is learned from the first call and kept; give it rows that are typical, or use
+        ``standardize=False`` and scale the data yourself.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that can occur. Needed in the first call; ignored later.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+        """
+        if not hasattr(self, "classes_"):
+            if classes is None:
+                raise ValueError("the first call to partial_fit needs classes: all labels that can occur.")
+            self._expected = np.unique(classes)
+        return self._partial_fit(X, y, sample_weight)
+
+    def predict_proba(self, X):
+        """Probability of every class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples, n_classes)
+            Probabilities, the columns in the order of `classes_`.
+        """
+        z = self._raw(X)
+        return np.hstack([expit(-z), expit(z)]) if z.shape[1] == 1 else softmax(z, axis=1)
+
+    def predict_log_proba(self, X):
+        """Logarithm of the probability of every class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        log_p : ndarray of shape (n_samples, n_classes)
+            Log-probabilities, the columns in the order of `classes_`.
+        """
+        return np.log(self.predict_proba(X))
+
+    def decision_function(self, X):
+        """The network's raw outputs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        z : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Log-odds of the second class where there are two, otherwise one logit per class.
+        """
+        z = self._raw(X)
+        return z[:, 0] if z.shape[1] == 1 else z
+
+    def predict(self, X):
+        """Predict labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            The most probable class of every row.
+        """
+        z = self._raw(X)
+        return self.classes_[(z[:, 0] > 0).astype(int) if z.shape[1] == 1 else z.argmax(axis=1)]
+
+    def _validate(self, X, y, first):
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        if first:
+            self.classes_ = self.__dict__.pop("_expected", None)
+            if self.classes_ is None:
+                self.classes_ = np.unique(y)
+            if len(self.classes_) < 2:
+                raise ValueError(
+                    f"y has only one class, {self.classes_[0]!r}: a classifier needs at least two classes."
+                )
+        strange = np.setdiff1d(y, self.classes_)
+        if len(strange):
+            raise ValueError(
+                f"y has labels that are not among the classes: {strange.tolist()} not in {self.classes_.tolist()}."
+            )
+        return X, np.searchsorted(self.classes_, y)
+
+    def _targets(self, y, weight, first):
+        if len(self.classes_) == 2:
+            return y[:, None].astype(float)
+        return np.eye(len(self.classes_))[y]
+
+    def _row_weights(self, y, weight):
+        if self.class_weight is None:
+            return weight
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            totals = np.bincount(y, weight, len(self.classes_))
+            present = totals > 0
+            return weight * (totals.sum() / (present.sum() * np.where(present, totals, 1)))[y]
+        if not isinstance(self.class_weight, dict):
+            raise ValueError(
+                f"class_weight must be a dict {{class: weight}}, 'balanced' or None, got {self.class_weight!r}."
+            )
+        strange = [c for c in self.class_weight if c not in self.classes_]
+        if strange:
+            raise ValueError(f"class_weight has classes that do not occur: {strange}; y has {self.classes_.tolist()}.")
+        return weight * np.array([self.class_weight.get(c, 1.0) for c in self.classes_.tolist()])[y]
+
+    def _offset(self, targets, weight):
+        """The log-odds of the classes in the training data, one row of each added so that none is impossible."""
+        if targets.shape[1] == 1:
+            ones = weight @ targets
+            return np.log((ones + 1) / (weight.sum() - ones + 1))
+        totals = weight @ targets + 1
+        return np.log(totals / totals.sum())
+
+    def _loss(self) -> Loss:
+        return Logistic() if len(self.classes_) == 2 else Softmax()
+
+    def _strata(self, y):
+        return y

@@ -1,0 +1,138 @@
+"""Epochs over a padded table, compiled once for every number of rows up to the next power of two."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from .._struct import struct
+from ..batch import Batch
+from ..sca import SCA
+from ..train.loop import evaluate
+
+#: Epochs per compiled call: Python prints, and can be interrupted, in between.
+CHUNK = 32
+
+
+@struct
+class Table:
+    """Rows padded to a power of two: the first `count` are real, the others have weight zero."""
+
+    x: Float[Array, "r d"]
+    y: Float[Array, "r k"]
+    weight: Float[Array, "r"]
+    count: Int[Array, ""]
+
+    @staticmethod
+    def pad(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> "Table":
+        n = len(x)
+        extra = padded(n) - n
+        rows = lambda a: jnp.asarray(np.pad(a, [(0, extra)] + [(0, 0)] * (a.ndim - 1)))
+        return Table(rows(x), rows(y), rows(weight), jnp.asarray(n, jnp.int32))
+
+    def batch(self) -> Batch:
+        return Batch(self.x, self.y, self.weight)
+
+
+@struct
+class Progress:
+    """A run in the middle: the method's state, the best solution by the monitored value, and how long ago it was."""
+
+    state: Any
+    key: Array
+    kept: Float[Array, "q"]
+    best: Float[Array, ""]
+    since: Int[Array, ""]
+    stopped: Bool[Array, ""]
+
+    def resume(self, leaves: list[np.ndarray]) -> "Progress":
+        """The same run with the method's state as saved."""
+        return dataclasses.replace(self, state=jax.tree.unflatten(jax.tree.structure(self.state), leaves))
+
+
+def padded(n: int) -> int:
+    """The power of two a table of n rows is padded to."""
+    return max(64, 1 << (n - 1).bit_length())
+
+
+@jax.jit
+def start(sca: SCA, params: Any, seed: Array) -> Progress:
+    """Before the first epoch."""
+    state = sca.init(params)
+    return Progress(
+        state,
+        jax.random.key(seed),
+        state.w,
+        jnp.asarray(jnp.inf, state.w.dtype),
+        jnp.asarray(0, jnp.int32),
+        jnp.asarray(False),
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("batch_size",), donate_argnames=("progress",))
+def advance(
+    sca: SCA, progress: Progress, table: Table, held: Table | None, limit, tol, patience, batch_size: int
+) -> tuple[Progress, Int[Array, ""], Float[Array, "c 2"]]:
+    """Up to `limit` ≤ CHUNK epochs; (progress, how many, their training and monitored values)."""
+    rows, dtype = table.x.shape[0], table.x.dtype
+    batch_size = min(batch_size, rows)
+
+    def epoch(carry):
+        progress, done, curve = carry
+        key, sub = jax.random.split(progress.key)
+        state, _ = _pass(sca, progress.state, table, sub, batch_size)
+        solution = sca.solution(state)
+        loss = evaluate(sca.problem, solution, table.batch(), penalty=True)
+        value = loss if held is None else evaluate(sca.problem, solution, held.batch(), penalty=False)
+        better = value < progress.best - tol
+        since = jnp.where(better, 0, progress.since + 1)
+        # without held-out rows the last solution is kept: the objective only wobbles by then
+        keep = True if held is None else value < progress.best
+        following = Progress(
+            state,
+            key,
+            jnp.where(keep, state.layout.flatten(solution), progress.kept),
+            jnp.where(better | (held is not None), jnp.minimum(value, progress.best), progress.best),
+            since,
+            since >= patience,
+        )
+        return following, done + 1, curve.at[done].set(jnp.stack([loss, value]))
+
+    begin = (progress, jnp.asarray(0, jnp.int32), jnp.full((CHUNK, 2), jnp.nan, dtype))
+    return jax.lax.while_loop(lambda c: (c[1] < limit) & ~c[0].stopped, epoch, begin)
+
+
+@jax.jit
+def whole(sca: SCA, params: Any, table: Table, count) -> Float[Array, "q"]:
+    """`count` steps on all rows at once; the weights after the last."""
+    body = lambda _, state: sca.step(state, table.batch())[0]
+    return jax.lax.fori_loop(0, count, body, sca.init(params)).w
+
+
+def _pass(sca: SCA, state, table: Table, key, batch_size: int):
+    """Every row once, in batches of equal size up to one row; (state, average batch loss)."""
+    rows = table.x.shape[0]
+    if batch_size == rows:
+        state, info = sca.step(state, table.batch())
+        return state, info.loss
+    real = jnp.arange(rows) < table.count
+    bits = jax.random.bits(key, (rows,), jnp.uint32) >> 1
+    order = jnp.argsort(jnp.where(real, bits, jnp.uint32(0xFFFFFFFF)))
+    order = jnp.pad(order, (0, batch_size))
+    batches = -(-table.count // batch_size)
+
+    def body(b, carry):
+        state, total = carry
+        begin, end = b * table.count // batches, (b + 1) * table.count // batches
+        index = jax.lax.dynamic_slice(order, (begin,), (batch_size,))
+        inside = jnp.arange(batch_size) < end - begin
+        batch = Batch(table.x[index], table.y[index], jnp.where(inside, table.weight[index], 0))
+        state, info = sca.step(state, batch)
+        return state, total + info.loss
+
+    state, total = jax.lax.fori_loop(0, batches, body, (state, jnp.zeros((), table.x.dtype)))
+    return state, total / batches

@@ -1,0 +1,51 @@
+"""What a constructor argument must be, said when fit is called, as scikit-learn wants it."""
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from .. import checks
+from ..models.mlp import ACTIVATIONS
+
+PENALTIES = ("l2", "l1", "elasticnet", "group")
+#: scikit-learn's names for two activations, beside our own.
+ALIASES = {"identity": "linear", "logistic": "sigmoid"}
+
+
+def check(estimator: Any) -> None:
+    """Refuse what no fit could use; the sentence names the argument."""
+    hidden_widths(estimator.hidden_layer_sizes)
+    checks.choice("activation", estimator.activation, [*ACTIVATIONS, *ALIASES])
+    checks.choice("penalty", estimator.penalty, PENALTIES)
+    checks.nonnegative("alpha", estimator.alpha)
+    checks.fraction("l1_ratio", estimator.l1_ratio)
+    if not _is_auto(estimator.damping):
+        checks.positive("damping", estimator.damping)
+    if not _is_auto(estimator.batch_size):
+        _whole("batch_size", estimator.batch_size, or_auto=True)
+    _whole("max_iter", estimator.max_iter)
+    _whole("n_iter_no_change", estimator.n_iter_no_change)
+    checks.nonnegative("tol", estimator.tol)
+    checks.number("validation_fraction", estimator.validation_fraction, lambda v: (v > 0) & (v < 1), "between 0 and 1")
+    if estimator.sca_params is not None and not isinstance(estimator.sca_params, dict):
+        raise TypeError(
+            f"sca_params must be a dict of keyword arguments of scax.SCA, got {type(estimator.sca_params).__name__}."
+        )
+
+
+def hidden_widths(given: Any) -> tuple[int, ...]:
+    """hidden_layer_sizes as a tuple: one number stands for one layer, () for a linear model."""
+    widths = (given,) if isinstance(given, numbers.Integral) else tuple(np.atleast_1d(given).tolist())
+    if any(not isinstance(w, numbers.Integral) or isinstance(w, bool) or w < 1 for w in widths):
+        raise ValueError(f"hidden_layer_sizes must be whole numbers ≥ 1, one per layer, got {given!r}.")
+    return tuple(int(w) for w in widths)
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _whole(name: str, value: Any, or_auto: bool = False) -> None:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a whole number ≥ 1{' or auto' if or_auto else ''}, got {value!r}.")

@@ -1,0 +1,232 @@
+"""Regression with the interface of scikit-learn."""
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from .. import checks
+from ..losses import Huber, Loss, Poisson, Squared
+from .base import SCAEstimator
+from .scaling import Scaling
+
+LOSSES = ("squared", "huber", "poisson")
+
+
+class SCARegressor(RegressorMixin, SCAEstimator):
+    """Neural network regression, trained by stochastic successive convex approximation.
+
+    Every step replaces the network by its linearization on a batch of rows and solves the convex problem that remains:
+    few epochs, and no learning rate to tune.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or tuple of int, default=(32,)
+        Width of every hidden layer; ``()`` is a linear model.
+    activation : {"tanh", "relu", "gelu", "silu", "elu", "softplus", "logistic", "identity"}, default="tanh"
+        Activation of the hidden layers.
+    loss : {"squared", "huber", "poisson"}, default="squared"
+        What is minimized: "huber" forgives outliers, "poisson" is for counts and rates (predictions are positive).
+    huber_delta : float, default=1.0
+        Where the Huber loss goes from quadratic to straight, in standard deviations of the target.
+    penalty : {"l2", "l1", "elasticnet", "group"}, default="l2"
+        Penalty on the weights. "l1" makes single weights exactly zero, "group" all weights that leave a neuron or an
+        input feature together, so that whole neurons and features drop out.
+    alpha : float, default=1e-2
+        Strength of the penalty R in the objective: average loss + R(w), with R = alpha ½‖w‖² for "l2", alpha ‖w‖₁ for
+        "l1". It is not divided by the number of rows.
+    l1_ratio : float, default=0.5
+        Share of the l1 part in "elasticnet".
+    damping : float or "auto", default="auto"
+        Weight τ of the proximal term that holds a step near the current weights. A number fixes it.
+    batch_size : int or "auto", default="auto"
+        Rows per step. "auto" takes all rows where they are few, and otherwise as many as keep the linear system of a
+        step near 256 equations (one per row and output). An epoch is split into batches of equal size.
+    max_iter : int, default=100
+        Largest number of epochs.
+    tol : float, default=1e-4
+        An epoch counts as an improvement if it lowers the monitored value by more than this: the objective on the
+        training rows or, with early stopping, the loss on the validation rows.
+    n_iter_no_change : int, default=10
+        Training stops after this many epochs in a row without an improvement.
+    early_stopping : bool, default=False
+        Set a part of the rows aside, stop when the loss on them no longer falls, and keep the best weights.
+    validation_fraction : float, default=0.1
+        The part of the rows that early stopping sets aside.
+    standardize : bool, default=True
+        Bring inputs and targets to mean 0 and deviation 1 inside the estimator; predictions are in the original units.
+    warm_start : bool, default=False
+        Start a new call of `fit` from the weights of the last one, and keep its standardization.
+    random_state : int, RandomState instance or None, default=None
+        Draws the first weights, the order of the rows and the validation rows. With an int, results are reproducible.
+    verbose : bool, default=False
+        Print the loss of every epoch.
+    sca_params : dict, default=None
+        Further keyword arguments of :class:`scax.SCA`, such as ``{"carry": 0.0}``.
+
+    Attributes
+    ----------
+    coefs_ : list of ndarray
+        Weights of every layer, of shape (inputs, outputs), for standardized inputs.
+    intercepts_ : list of ndarray
+        Biases of every layer.
+    loss_curve_ : list of float
+        The objective on the training rows after every epoch.
+    loss_ : float
+        Its last value.
+    validation_loss_curve_ : list of float or None
+        With early stopping, the average loss on the validation rows after every epoch.
+    best_validation_loss_ : float
+        With early stopping, the smallest of them.
+    n_iter_ : int
+        Number of epochs.
+    t_ : int
+        Number of rows seen.
+    n_features_in_, feature_names_in_ : int, ndarray
+        Number and names of the features seen during `fit`.
+    n_layers_, n_outputs_ : int
+        Number of layers, input included, and of outputs.
+    sparsity_ : float
+        Fraction of `coefs_` that is exactly zero.
+    features_used_, n_features_used_ : ndarray of bool, int
+        Which input features the network looks at, and how many.
+    n_neurons_used_ : tuple of int
+        For every hidden layer, how many neurons have a weight that leaves them.
+
+    See Also
+    --------
+    SCAClassifier : The same for labels.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from scax.estimators import SCARegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = SCARegressor(random_state=0).fit(X, y)
+    >>> model.predict(X[:2]).shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes=(32,),
+        activation="tanh",
+        *,
+        loss="squared",
+        huber_delta=1.0,
+        penalty="l2",
+        alpha=1e-2,
+        l1_ratio=0.5,
+        damping="auto",
+        batch_size="auto",
+        max_iter=100,
+        tol=1e-4,
+        n_iter_no_change=10,
+        early_stopping=False,
+        validation_fraction=0.1,
+        standardize=True,
+        warm_start=False,
+        random_state=None,
+        verbose=False,
+        sca_params=None,
+    ):
+        super().__init__(
+            hidden_layer_sizes,
+            activation,
+            penalty=penalty,
+            alpha=alpha,
+            l1_ratio=l1_ratio,
+            damping=damping,
+            batch_size=batch_size,
+            max_iter=max_iter,
+            tol=tol,
+            n_iter_no_change=n_iter_no_change,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            standardize=standardize,
+            warm_start=warm_start,
+            random_state=random_state,
+            verbose=verbose,
+            sca_params=sca_params,
+        )
+        self.loss = loss
+        self.huber_delta = huber_delta
+
+    def partial_fit(self, X, y, sample_weight=None):
+        """One epoch over the given rows.
+
+        Standardization is learned from the first call and kept; give it rows that are typical, or use
+        ``standardize=False`` and scale the data yourself.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+        """
+        return self._partial_fit(X, y, sample_weight)
+
+    def predict(self, X):
+        """Predict targets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Predictions, in the units of the targets given to `fit`.
+        """
+        z = self._raw(X)
+        y = np.exp(z) * self._target_scaling.scale if self.loss == "poisson" else self._target_scaling.undo(z)
+        return y[:, 0] if self._flat else y
+
+    def _validate(self, X, y, first):
+        checks.choice("loss", self.loss, LOSSES)
+        checks.positive("huber_delta", self.huber_delta)
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=first)
+        y = np.asarray(y, dtype=np.float64)
+        flat = y.ndim == 1
+        y = y.reshape(len(y), -1)
+        if first:
+            self._flat = flat
+        elif y.shape[1] != self.n_outputs_:
+            raise ValueError(f"y has {y.shape[1]} outputs; this estimator was trained with {self.n_outputs_}.")
+        if self.loss == "poisson" and y.min() < 0:
+            raise ValueError(f"y has a negative value ({y.min():g}); loss='poisson' wants counts or rates ≥ 0.")
+        return X, y
+
+    def _targets(self, y, weight, first):
+        if first:
+            self._target_scaling = self._learn_scaling(y, weight)
+        return self._target_scaling.apply(y)
+
+    def _learn_scaling(self, y: np.ndarray, weight: np.ndarray) -> Scaling:
+        """Mean and deviation; for counts the mean alone, as a unit: the network then gives the log of a ratio."""
+        if self.loss == "poisson":
+            mean = weight / weight.sum() @ y
+            if not np.all(mean > 0):
+                raise ValueError("loss='poisson' needs at least one positive target in every output.")
+            return Scaling(np.zeros_like(mean), mean if self.standardize else np.ones_like(mean))
+        return Scaling.of(y, weight) if self.standardize else Scaling.none(y.shape[1])
+
+    def _loss(self) -> Loss:
+        if self.loss == "huber":
+            return Huber(float(self.huber_delta))
+        return Poisson() if self.loss == "poisson" else Squared()
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.positive_only = self.loss == "poisson"
+        tags.regressor_tags.poor_score = False
+        return tags

@@ -1,0 +1,26 @@
+"""scikit-learn's own checks, all of them, nothing expected to fail."""
+
+import warnings
+
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from scax.estimators import SCAClassifier, SCARegressor
+
+# Two settings besides the defaults for each: between them every penalty, a second activation, mini-batches,
+# early stopping, several layers, another loss. Few epochs, since the checks are about the interface.
+ESTIMATORS = [
+    SCARegressor(),
+    SCAClassifier(),
+    SCARegressor((4, 4), "relu", loss="huber", penalty="group", alpha=1e-3, max_iter=10),
+    SCAClassifier(4, penalty="elasticnet", alpha=1e-3, class_weight="balanced", max_iter=10),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_scikit_learn_check(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check(estimator)
