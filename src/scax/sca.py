@@ -149,6 +149,10 @@ class SCA:
             warn_if_hopeless(self.step_size, self.averaging)
             if _known(getattr(self.averaging, "value", None), 1):
                 fix("averaging", None)  # ρ ≡ 1: no memory to keep
+        if self.blocks is not None and not isinstance(self.blocks, Blocks):
+            raise TypeError(f"blocks must be None or scax.Blocks(count, by=...), got {self.blocks!r}.")
+        if self.acceptance is not None and not isinstance(self.acceptance, Acceptance):
+            raise TypeError(f"acceptance must be True, False or a scax.Acceptance, got {self.acceptance!r}.")
         if not isinstance(self.solver, Solver):
             raise TypeError(f"solver must be a name or a scax.solvers.Solver, got {self.solver!r}.")
         if reason := self.solver.supports(self.problem):

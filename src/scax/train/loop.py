@@ -66,7 +66,9 @@ def train(
     it too (without regularizer: `validation_loss`), all for the solution that would be deployed then. `callback` sees
     each record as a dict; if it returns True, training stops there. `unlabeled` rows take part in a manifold penalty.
     """
-    problem: Problem = method.problem
+    problem = getattr(method, "problem", None)
+    if not isinstance(problem, Problem):
+        raise TypeError(f"method must be scax.SCA(...) or scax.baseline(...), got {method!r}.")
     _whole("steps", steps, 1)
     _whole("batch_size", batch_size, 1)
     _whole("records", records, 1)

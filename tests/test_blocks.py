@@ -1,0 +1,114 @@
+"""Blocks: partitions that keep what belongs together, and a step that is a loop over blocks."""
+
+import dataclasses
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scax
+from scax.blocks import scatter
+from scax.layout import Layout
+from tests.agreement.reference import Reference
+from tests.cases import groups_of_three
+from tests.test_sca import EXACT, setting, vector
+
+
+def members(blocks, layout, regularizer=scax.L2(0.0)):
+    partition = blocks.partition(layout, regularizer, jnp.float32)
+    return [np.asarray(i)[np.asarray(m) > 0] for i, m in zip(partition.index, partition.mask, strict=True)]
+
+
+@pytest.mark.parametrize("by", ["contiguous", "layer", "neuron", "random"])
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_partition_covers_every_weight_once(by, count):
+    _, params, _ = setting()
+    layout = Layout.of(params)
+    parts = members(scax.Blocks(count, by=by), layout)
+    assert len(parts) == count
+    assert all(len(p) for p in parts)
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(layout.size))
+
+
+def test_units_stay_together():
+    _, params, _ = setting()
+    layout = Layout.of(params)
+    ends = np.cumsum((0, *layout.sizes))
+    for part in members(scax.Blocks(3, by="layer"), layout):
+        for a, b in itertools.pairwise(ends):
+            assert np.isin(np.arange(a, b), part).mean() in (0, 1)
+    ids = np.asarray(scax.neuron_groups(params).ids)
+    for part in members(scax.Blocks(4, by="neuron"), layout):
+        for i in range(ids.max() + 1):
+            assert np.isin(np.flatnonzero(ids == i), part).mean() in (0, 1)
+    lasso = scax.L2(0.1) + scax.GroupLasso(0.1, groups_of_three(layout.size))
+    for part in members(scax.Blocks(4, by="random"), layout, lasso):
+        for i in range(layout.size // 3):
+            assert np.isin(np.arange(3 * i, 3 * i + 3), part).mean() in (0, 1)
+
+
+def test_seeds_deal_differently():
+    _, params, _ = setting()
+    layout = Layout.of(params)
+    a, b = (members(scax.Blocks(2, by="random", seed=s), layout)[0] for s in (0, 1))
+    assert not np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("regularizer", ["l2", "group"])
+def test_blocks_are_a_loop_over_blocks(regularizer, x64):
+    """Each block's own minimizer with the others at w_n, from first principles."""
+    problem, params, batch = setting(regularizer=regularizer, dtype=np.float64)
+    solver = "auto" if regularizer == "l2" else scax.solvers.Fista(tolerance=1e-13)
+    sca = scax.SCA(problem, blocks=scax.Blocks(3, by="random"), solver=solver, **EXACT)
+    state = sca.init(params)
+    delta = np.asarray(sca.step(state, batch)[0].w - state.w)
+    none = np.zeros(delta.size)
+    whole = Reference(problem.apply, problem.loss, problem.regularizer, params, *batch, none, none, 1.0, 0.0, 0.1)
+    for index, mask in zip(np.asarray(state.blocks.index), np.asarray(state.blocks.mask), strict=True):
+        own = np.zeros(delta.size, bool)
+        own[index[mask > 0]] = True
+        alone = np.where(own, delta, 0)
+        slope = whole.slope(alone)
+        if regularizer == "l2":
+            assert np.linalg.norm(slope[own]) < 1e-9
+        else:
+            outside = np.where(own, slope, 0)  # other groups are fixed: no condition on them
+            kept = dataclasses.replace(whole)
+            violation = kept.parts.violation(np.where(own, whole.w + alone, 0), outside)
+            assert violation < 1e-5
+
+
+@pytest.mark.parametrize("regularizer", ["l2", "l1"])
+def test_one_block_is_the_whole_problem(regularizer, x64):
+    problem, params, batch = setting(regularizer=regularizer, dtype=np.float64)
+    results = []
+    for blocks in (None, scax.Blocks(1)):
+        sca = scax.SCA(problem, blocks=blocks, **EXACT)
+        results.append(np.asarray(sca.step(sca.init(params), batch)[0].w))
+    np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-6)
+
+
+def test_scatter_ignores_padding():
+    from scax.blocks import Partition
+
+    partition = Partition(jnp.asarray([[2, 0], [1, 0]]), jnp.asarray([[1.0, 1.0], [1.0, 0.0]]))
+    np.testing.assert_array_equal(scatter(jnp.asarray([[5.0, 6.0], [7.0, 99.0]]), partition, 3), [6, 7, 5])
+
+
+def test_refusals():
+    _, params, _ = setting()
+    with pytest.raises(ValueError, match="count must be a whole number ≥ 1, got 0"):
+        scax.Blocks(0)
+    with pytest.raises(ValueError, match=r"by='layers' is not known: .* Did you mean 'layer'"):
+        scax.Blocks(2, by="layers")
+    with pytest.raises(ValueError, match="count=9 blocks of whole units by='layer', but there are only 4 units: lower"):
+        scax.Blocks(9, by="layer").partition(Layout.of(params), scax.L2(0.0), jnp.float32)
+
+
+def test_blocks_train():
+    problem, params, batch = setting()
+    sca = scax.SCA(problem, blocks=scax.Blocks(3, by="neuron"))
+    result = scax.train(sca, params, batch, steps=20, batch_size=8, records=2)
+    assert result.history["objective"][-1] < float(problem.objective(params, *batch))
+    assert not np.array_equal(vector(result.params), vector(params))
