@@ -62,6 +62,7 @@ CASES = {
     "ragged, both": ("a,b,y\n1,2,3\n1,2\n1,2,3,4\n", "2 field.s. in line 3"),
     "ragged, quoted": ('a,b,y\n1,"2,3",3\n1,"2\n"\n', "2 field.s. in line"),
     "unclosed quote": ('a,b,y\n1,"2,3\n4,5,6\n', "double quote is never closed"),
+    "quoted header": ('"a\nb"x,"y\n1,2\n', r"double quote"),
     "stray quotes": ('a,b,y\n1,x"y,3\n4,z"w,6\n', r"double quote|field"),
     "latin-1": ("a,b,y\n1,café,3\n".encode("latin-1"), "not UTF-8 in line 2. .*encoding='latin-1'"),
     "UTF-16": ("a,b,y\n1,2,3\n".encode("utf-16"), "UTF-16"),

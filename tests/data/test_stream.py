@@ -128,3 +128,11 @@ def test_an_error_while_reading_ahead_is_told(tmp_path, table):
     stream.ahead(1, 10)
     with pytest.raises(TableError, match="is damaged"):
         stream.chunk(1, 10)
+
+
+def test_a_frame_is_converted_but_not_recognized(tmp_path):
+    frame = {"a": np.arange(50.0), "y": np.arange(50) % 2}
+    pre = Preprocess.fit(frame, "y")
+    assert convert(frame, pre, tmp_path / "s").rows == 50
+    with pytest.raises(TableError, match="holds another converted table"):
+        convert(frame, pre, tmp_path / "s")

@@ -128,3 +128,52 @@ def test_fingerprint_follows_the_file(tmp_path):
     assert open_table(path).fingerprint() == before
     path.write_text("a,y\n1,2\n3,5\n")
     assert open_table(path).fingerprint() != before
+
+
+def test_types_of_parquet(tmp_path):
+    n = 30
+    base = pl.DataFrame({
+        "level": pl.Series(["a", "b", None] * 10, dtype=pl.Categorical), "code": [1, 2, 3] * 10,
+        "exact": pl.Series(range(n)).cast(pl.Decimal(10, 2)), "y": np.arange(n) / 7,
+    })  # fmt: skip
+    base.write_parquet(tmp_path / "t.parquet")
+    pre = Preprocess.fit(tmp_path / "t.parquet", "y", categories=["code"])
+    assert pre.schema.features == ("level=a", "level=b", "level is missing", "code=1", "code=2", "code=3", "exact")
+    x = pre.transform(tmp_path / "t.parquet")
+    np.testing.assert_array_equal(x[:3, :6], [[1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 1]])
+    day = pl.date_range(pl.date(2020, 1, 1), pl.date(2020, 1, 30), eager=True)
+    for series, message in (
+        (pl.Series("new", day), "'new' holds dates"),
+        (pl.Series("new", [[1, 2]] * n), r"'new' holds values of type list\(int64\)"),
+        (pl.Series("new", [None] * n), "'new' has no values at all"),
+    ):
+        with pytest.raises(TableError, match=message):
+            Preprocess.fit(base.with_columns(series), "y")
+    with pytest.raises(TableError, match="'exact' is 'date' in row 1"):
+        pre.transform(base.with_columns(exact=day))
+
+
+def test_a_parquet_file_damaged_inside(tmp_path):
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"a": np.random.default_rng(0).normal(size=5000), "y": np.arange(5000.0)}).write_parquet(path)
+    data = bytearray(path.read_bytes())
+    data[100:20_000] = bytes(19_900)
+    path.write_bytes(data)
+    with pytest.raises(TableError, match="damaged Parquet"):
+        Preprocess.fit(path, "y")
+
+
+def test_object_columns_of_frames():
+    import datetime
+
+    y = np.arange(6.0)
+    mixed = [1, 2.5, " 3 ", b"4", np.float32(5), None]
+    found = Preprocess.fit({"a": np.array(mixed, object), "y": y}, "y")
+    assert (found.schema.columns[0].kind, found.schema.columns[0].missing) == ("number", 1)
+    for dates in ([datetime.date(2020, 1, 1)] * 6, np.array(["2020-01-01"] * 6, "datetime64[D]")):
+        with pytest.raises(TableError, match="'a' holds dates"):
+            Preprocess.fit({"a": np.array(dates), "y": y}, "y")
+    with pytest.raises(TableError, match="'a' holds values of type complex128"):
+        Preprocess.fit({"a": y + 1j, "y": y}, "y")
+    with pytest.raises(TableError, match="holds values of type complex128: choose a column"):
+        Preprocess.fit({"a": y, "y": y + 1j}, "y")

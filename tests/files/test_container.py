@@ -3,6 +3,9 @@
 import errno
 import json
 import os
+import subprocess
+import sys
+import time
 
 import hypothesis
 import ml_dtypes
@@ -168,3 +171,22 @@ def test_a_link_keeps_pointing(file, tmp_path):
     write(tmp_path / "link", "test", {"x": 2}, {})
     assert (tmp_path / "link").is_symlink()
     assert read(file).description == {"x": 2}
+
+
+def test_killed_while_writing(tmp_path):
+    """Whatever moment the process dies at, the file is one of those written, whole."""
+    code = (
+        "import sys, itertools, numpy as np\nfrom scax.files import write\n"
+        "for i in itertools.count():\n    write(sys.argv[1], 'test', {'i': i}, {'a': np.full(200_000, i)})\n"
+    )
+    path, rng = tmp_path / "a.scax", np.random.default_rng(0)
+    write(path, "test", {"i": -1}, {"a": np.full(200_000, -1)})
+    for _ in range(5):
+        process = subprocess.Popen([sys.executable, "-c", code, path])
+        time.sleep(0.4 + 0.3 * rng.random())
+        process.kill()
+        process.wait()
+        found = read(path, "test")
+        assert (found.arrays["a"] == found.description["i"]).all()
+    whole.remove_parts(tmp_path)
+    assert os.listdir(tmp_path) == ["a.scax"]

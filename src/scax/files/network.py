@@ -38,12 +38,17 @@ def _softmax(z):
     return e / e.sum(axis=1, keepdims=True)
 
 
+def _exponential(z):
+    with np.errstate(over="ignore"):
+        return np.exp(z)
+
+
 #: from raw outputs to what is predicted
 LINKS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "identity": lambda z: z,
     "logistic": _sigmoid,
     "softmax": _softmax,
-    "exponential": np.exp,
+    "exponential": _exponential,
 }
 
 
