@@ -64,13 +64,12 @@ def test_refuses_batches(case, method):
     sca = scax.SCA(problem) if method != "baseline" else scax.baseline(optax.sgd(0.1), problem)
     if method == "objective" and case in {"no batch", "a table"}:
         pytest.skip("takes x and y by name")
+    use = {
+        "objective": lambda: problem.objective(params, *batch),
+        "train": lambda: scax.train(sca, params, batch, steps=3, batch_size=2),
+    }.get(method, lambda: sca.step(sca.init(params), batch))
     with pytest.raises((ValueError, TypeError)) as refusal:
-        if method == "objective":
-            problem.objective(params, *batch)
-        elif method == "train":
-            scax.train(sca, params, batch, steps=3, batch_size=2)
-        else:
-            sca.step(sca.init(params), batch)
+        use()
     for word in words:
         assert word in str(refusal.value), str(refusal.value)
     assert network.calls <= 1  # at most the shape check
