@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .config import Config
 from .errors import UserError
 from .options import absurd, names, numbers
 
@@ -34,6 +35,7 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="The run folder to make.", show_default="runs/compare-NAME-1, …")
     ] = None,
+    config: Config = None,
     json: Annotated[bool, typer.Option("--json", help="Print the final table as JSON, and nothing else.")] = False,
 ) -> None:
     """Compare SCA with SGD, AdaGrad, RMSProp, Adam, … on the same problem, and write report.html.

@@ -36,11 +36,10 @@ def _common(
         os.environ["SCAX_DEBUG"] = "1"
 
 
-from . import compare as _compare  # noqa: E402
-from . import report as _report  # noqa: E402
+from . import compare, predict, report, train  # noqa: E402
 
-_compare.register(cli)
-_report.register(cli)
+for part in (train, predict, compare, report):
+    part.register(cli)
 
 
 def app() -> None:

@@ -143,6 +143,8 @@ def _open_file(path: str, header: bool, encoding: str) -> Table:
             )
         with open(path, "rb") as file:
             magic = file.read(8)
+    except TableError:
+        raise
     except FileNotFoundError:
         raise TableError(f"{path} does not exist: check the name and the folder.") from None
     except PermissionError:

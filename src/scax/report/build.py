@@ -2,15 +2,36 @@
 
 from pathlib import Path
 
-from ..train.run_folder import FORMAT, RunFolderError, read_json, write_text
+from ..files import write_text
+from ..train.run_folder import FORMAT, RunFolderError, read_json
 from .comparison import comparison_page
+from .training import read_run, training_page
 
 
 def build(folder: Path) -> Path:
     """Write report.html into a run folder from the files in it."""
+    if (folder / "config.toml").exists():
+        return build_together([folder], folder / "report.html")
+    if not (folder / "results.json").exists():
+        raise RunFolderError(f"{folder} is not a run folder: give one that `scax compare` or `scax train` made.")
     results = read_json(folder / "results.json")
+    if not isinstance(results, dict) or results.get("kind") != "compare":
+        raise RunFolderError(f"{folder / 'results.json'} is not one of ours: give a folder that scax made.")
     if results.get("format", 0) > FORMAT:
         raise RunFolderError(f"{folder} was written by a newer scax (format {results['format']}): update scax.")
     path = folder / "report.html"
-    write_text(path, comparison_page(results))
+    try:
+        text = comparison_page(results)
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise RunFolderError(f"{folder / 'results.json'} is damaged ({error!r}): run the command again.") from None
+    write_text(path, text)
+    return path
+
+
+def build_together(folders: list[Path], path: Path) -> Path:
+    """Write one page for several training runs."""
+    for folder in folders:
+        if not (folder / "config.toml").exists():
+            raise RunFolderError(f"{folder} is not a folder that `scax train` made: only such runs share a page.")
+    write_text(path, training_page([read_run(folder) for folder in folders]))
     return path

@@ -20,8 +20,11 @@ class Curve(NamedTuple):
     strong: bool = False
 
 
-def curves(name: str, lines: Sequence[Curve], xlabel: str, ylabel: str, *, log_x: bool = True) -> str:
-    """Mean over repeats with a band of one standard deviation; a logarithmic y axis where values span a wide range."""
+def curves(name: str, lines: Sequence[Curve], xlabel: str, ylabel: str, *, wild_start: bool = False) -> str:
+    """Mean over repeats with a band of one standard deviation; a logarithmic y axis where values span a wide range.
+
+    `wild_start` lets the first iterations leave the picture: what follows decides its range.
+    """
     with styled():
         fig = figure()
         ax = fig.add_subplot()
@@ -34,14 +37,13 @@ def curves(name: str, lines: Sequence[Curve], xlabel: str, ylabel: str, *, log_x
                 ax.fill_between(line.x, mean - sd, mean + sd, color=color, alpha=veil, linewidth=0)
             ax.plot(line.x, mean, color=color, linewidth=width, label=line.label, zorder=3 if line.strong else 2)
             if mean.count():
-                # the first few iterations may be wild: what follows decides the range of the axis
-                settled = mean[len(mean) // 12 :].compressed() if len(mean) > 12 else mean.compressed()
-                low, high = min(low, float(mean.min())), max(high, float(np.quantile(settled, 0.98)))
-        if log_x:
-            ax.set_xscale("log")
-            ax.xaxis.set_major_locator(LogLocator(numticks=6))
+                settled = mean[len(mean) // 12 :].compressed() if wild_start and len(mean) > 12 else mean.compressed()
+                top = np.quantile(settled, 0.98) if wild_start else settled.max()
+                low, high = min(low, float(mean.min())), max(high, float(top))
+        ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(numticks=6))
         _y_axis(ax, low, high)
-        ax.xaxis.set_major_formatter(FuncFormatter(_short))
+        ax.xaxis.set_major_formatter(FuncFormatter(short))
         ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_xlabel(xlabel)
         ax.set_ylabel(ylabel)
@@ -59,7 +61,7 @@ def _y_axis(ax, low: float, high: float) -> None:
         margin = 0.06 * (high - low)
         ax.set_ylim(low - margin, high + margin)
         ax.yaxis.set_major_locator(MaxNLocator(5))
-    ax.yaxis.set_major_formatter(FuncFormatter(_short))
+    ax.yaxis.set_major_formatter(FuncFormatter(short))
     ax.yaxis.set_minor_formatter(NullFormatter())
 
 
@@ -79,11 +81,11 @@ def damping(name: str, steps: np.ndarray, tau: np.ndarray, accepted: np.ndarray)
         floor = float(np.nanmin(tau))
         above.set_ylim(floor / 2, max(float(np.nanmax(tau)) * 2, floor * 20))
         above.yaxis.set_major_locator(LogLocator(numticks=4))
-        above.yaxis.set_major_formatter(FuncFormatter(_short))
+        above.yaxis.set_major_formatter(FuncFormatter(short))
         above.yaxis.set_minor_formatter(NullFormatter())
         below.set_ylim(-0.05, 1.08)
         below.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.0f}%"))
-        below.xaxis.set_major_formatter(FuncFormatter(_short))
+        below.xaxis.set_major_formatter(FuncFormatter(short))
         below.xaxis.set_minor_formatter(NullFormatter())
         below.set_xlabel("iteration")
         return to_svg(fig, name)
@@ -101,7 +103,7 @@ def scatter(name: str, truth: np.ndarray, prediction: np.ndarray, unit: str) -> 
         ax.set_ylabel(f"predicted {unit}")
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(MaxNLocator(6))
-            axis.set_major_formatter(FuncFormatter(_short))
+            axis.set_major_formatter(FuncFormatter(short))
         return to_svg(fig, name)
 
 
@@ -154,7 +156,7 @@ def _square(x: float, y: float, color: str):
     return Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=color, edgecolor=GRID, linewidth=0.5)
 
 
-def _short(value: float, _=None) -> str:
+def short(value: float, _=None) -> str:
     if value and (abs(value) >= 1e5 or abs(value) < 1e-3):
         mantissa, exponent = f"{value:.0e}".split("e")
         return f"{'' if mantissa == '1' else mantissa + '·'}10{str(int(exponent)).translate(_SUPERSCRIPT)}"

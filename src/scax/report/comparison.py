@@ -124,7 +124,7 @@ def _curves(results, table: list[Row]) -> list[str]:
             seconds = ends * method["seconds_per_step"]
             lines["seconds"].append(charts.Curve(row.label, seconds, values, color, row.name == "sca"))
         for axis in ("iterations", "seconds"):
-            svg = charts.curves(f"{what}-{axis}", lines[axis], axis, label)
+            svg = charts.curves(f"{what}-{axis}", lines[axis], axis, label, wild_start=True)
             title = f"{label[0].upper()}{label[1:]} against {axis}"
             out.append(page.chart(title, svg, "Mean over repeats; band: one standard deviation." if not out else ""))
     return out

@@ -7,6 +7,7 @@ results.json.
 """
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -66,7 +67,7 @@ def compare(
 ) -> dict[str, Any]:
     """Run every method on every repeat; `tick(method, done, total)` is called after each run."""
     outputs = int(y.max()) + 1 if task == "multiclass" else 1
-    net = MLP((x.shape[1], *settings.hidden, outputs), settings.activation)
+    net = _network((x.shape[1], *settings.hidden, outputs), settings.activation)
     loss = {"regression": losses.Squared, "binary": losses.Logistic, "multiclass": losses.Softmax}[task]()
     problem = Problem(net.apply, loss, L2(settings.l2))
     folds = [_fold(net, x, y, task, settings, repeat) for repeat in range(settings.repeats)]
@@ -90,6 +91,9 @@ def compare(
         "truth": _plain(np.asarray(folds[0].test.y[:2000]) * folds[0].unit + folds[0].center),
         "methods": runs,
     }
+
+
+_network = functools.lru_cache(maxsize=8)(MLP)  # the same object for the same network: nothing compiles anew
 
 
 def spread(steps: int, records: int) -> np.ndarray:

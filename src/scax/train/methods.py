@@ -1,5 +1,6 @@
 """The methods `scax compare` knows, and the settings it tries for each baseline."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -45,6 +46,7 @@ class Tunable(NamedTuple):
     n: Any
 
 
+@functools.cache
 def optimizer(name: str) -> optax.GradientTransformationExtraArgs:
     """An optax optimizer whose updates are scaled by the rate in its state, times ½(1 + cos(πn/horizon)) if cosine.
 

@@ -11,6 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ..files.whole import write_text
+
 FORMAT = 1
 
 
@@ -48,20 +50,20 @@ def aside(path: Path) -> Iterator[Path]:
         raise
 
 
-def write_text(path: Path, text: str) -> None:
-    """The whole file or the old one, never a part: temporary, fsync, rename."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a run folder; the lock ends with the process, however it ends."""
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+        import fcntl
+    except ImportError:  # not on this system
+        yield
+        return
+    with open(folder / ".lock", "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunFolderError(f"{folder} is in use by another process: wait for it, or stop it.") from None
+        yield
 
 
 def write_json(path: Path, value: Any) -> None:

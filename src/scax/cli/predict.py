@@ -1,0 +1,78 @@
+"""scax predict: a trained model on a new table. No JAX: the model file predicts with NumPy alone."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .errors import UserError
+
+
+def register(cli: typer.Typer) -> None:
+    cli.command("predict")(predict)
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model file.")],
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A CSV, CSV.gz or Parquet file.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Where to write: .csv, .csv.gz or .parquet.", show_default="the terminal"),
+    ] = None,
+    encoding: Annotated[str, typer.Option(help="Of a CSV file: utf-8, latin-1, cp1252.")] = "utf-8",
+    header: Annotated[bool, typer.Option(help="Whether the first line of a CSV file names the columns.")] = True,
+) -> None:
+    """Predict the target for every row of a table; for classes, their probabilities as well."""
+    if output is not None and not output.name.endswith((".csv", ".csv.gz", ".parquet")):
+        raise UserError(f"{output}: predictions are written as .csv, .csv.gz or .parquet.")
+    from ..data import Tally, open_table
+    from ..files import load, write_bytes
+
+    model = load(_model(run))
+    tally = Tally()
+    columns = _columns(model, open_table(table, header=header, encoding=encoding), tally)
+    for sentence in tally.sentences():
+        print(f"scax: warning: {sentence}", file=sys.stderr)
+    content = _encode(columns, "" if output is None else output.name)
+    if output is None:
+        sys.stdout.write(content.decode())
+    else:
+        write_bytes(output, content)
+        print(f"{len(next(iter(columns.values()))):,} predictions: {output}")
+
+
+def _model(run: Path) -> Path:
+    if not run.is_dir():
+        return run
+    model = run / "model.safetensors"
+    if not model.is_file():
+        if (run / "checkpoint.safetensors").is_file():
+            raise UserError(f"{run} is not finished, it has no model yet. Go on: scax resume {run}")
+        raise UserError(f"{run} has no model.safetensors: give the folder of a `scax train` run, or a model file.")
+    return model
+
+
+def _columns(model: Any, table: Any, tally: Any) -> dict[str, Any]:
+    """Name → values: the prediction under the target's name, then a probability per class."""
+    name = "prediction" if model.preprocess is None else model.preprocess.schema.target.name
+    if not model.classes:
+        return {name: model.predict(table, tally)}
+    p = model.predict_proba(table, tally)
+    labels = [model.classes[i] for i in p.argmax(axis=1)]
+    return {name: labels, **{f"probability {c}": p[:, i] for i, c in enumerate(model.classes)}}
+
+
+def _encode(columns: dict[str, Any], name: str) -> bytes:
+    import gzip
+    import io
+
+    import polars
+
+    frame = polars.DataFrame(columns, strict=False)
+    out = io.BytesIO()
+    if name.endswith(".parquet"):
+        frame.write_parquet(out)
+        return out.getvalue()
+    frame.write_csv(out)
+    return gzip.compress(out.getvalue(), mtime=0) if name.endswith(".gz") else out.getvalue()

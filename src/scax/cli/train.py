@@ -1,0 +1,93 @@
+"""scax train and scax resume: a network on a table, in a run folder."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .config import Config
+from .errors import UserError
+from .options import absurd, names, numbers
+
+Json = Annotated[bool, typer.Option("--json", help="Print each record and the outcome as lines of JSON.")]
+SaveEvery = Annotated[float, typer.Option(help="Seconds between checkpoints.")]
+
+
+def register(cli: typer.Typer) -> None:
+    cli.command("train")(train)
+    cli.command("resume")(resume)
+
+
+def train(
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A CSV, CSV.gz or Parquet file.")],
+    target: Annotated[str, typer.Option(help="The column to predict.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The run folder to make.", show_default="runs/train-NAME-1, …")
+    ] = None,
+    task: Annotated[str, typer.Option(help="regression, classification, or auto: the target decides.")] = "auto",
+    drop: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.")] = "",
+    category: Annotated[str, typer.Option(help="Columns of numbers to take as categories.")] = "",
+    max_levels: Annotated[int, typer.Option(help="Different values that a category may have.")] = 100,
+    hidden: Annotated[str, typer.Option(help="Widths of the hidden layers.")] = "16,16",
+    activation: Annotated[str, typer.Option(help="tanh, relu, gelu, silu, elu, softplus or sigmoid.")] = "tanh",
+    l2: Annotated[float, typer.Option(help="Strength of the L2 penalty.")] = 0.01,
+    l1: Annotated[float, typer.Option(help="Strength of the L1 penalty.")] = 0.0,
+    steps: Annotated[int, typer.Option(help="Iterations.")] = 2000,
+    batch_size: Annotated[int, typer.Option(help="Rows in a mini-batch.")] = 32,
+    validation: Annotated[float, typer.Option(help="Share of the rows to hold out.")] = 0.2,
+    keep: Annotated[str, typer.Option(help="The model: the best on the rows held out, or the last.")] = "best",
+    seed: Annotated[int, typer.Option(help="Draws the split, the start and the batches.")] = 0,
+    encoding: Annotated[str, typer.Option(help="Of a CSV file: utf-8, latin-1, cp1252.")] = "utf-8",
+    header: Annotated[bool, typer.Option(help="Whether the first line of a CSV file names the columns.")] = True,
+    save_every: SaveEvery = 10.0,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Train a network on a table; the run folder holds model, metrics and checkpoints. Ctrl-C saves and stops."""
+    absurd("save-every", save_every, 0, 1e6)
+    from ..train.config import TrainConfig
+    from ..train.run_folder import free, refuse_existing
+
+    options = TrainConfig(
+        table=str(table.absolute()),
+        target=target,
+        task=task,
+        drop=names("drop", drop) if drop else [],
+        category=names("category", category) if category else [],
+        max_levels=max_levels,
+        hidden=numbers("hidden", hidden),
+        activation=activation,
+        l2=l2,
+        l1=l1,
+        steps=steps,
+        batch_size=batch_size,
+        validation=validation,
+        keep=keep,
+        seed=seed,
+        encoding=encoding,
+        header=header,
+    )
+    if reason := options.problems():
+        raise UserError(reason)
+    if out is not None:
+        refuse_existing(out)
+    stem = table.name.removesuffix(".gz").rpartition(".")[0] or table.name
+    folder = free(f"train-{stem}") if out is None else out
+    from . import train_run
+
+    train_run.begin(folder, options, save_every, json)
+    sys.stdout.flush()
+
+
+def resume(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that was stopped.")],
+    save_every: SaveEvery = 10.0,
+    json: Json = False,
+) -> None:
+    """Go on with a run after a stop or a crash, to the bit as if it had not stopped."""
+    absurd("save-every", save_every, 0, 1e6)
+    from . import train_run
+
+    train_run.again(run, save_every, json)
+    sys.stdout.flush()

@@ -1,0 +1,147 @@
+"""What `scax train` and `scax resume` do once their options are read: show the table, the progress, the outcome."""
+
+import contextlib
+import json
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ..train import session as sessions
+from ..train.config import TrainConfig
+from ..train.run_folder import locked
+from ..train.scores import SCORES
+from .errors import INTERRUPTED
+
+SHOWN = 24  # columns of a table listed in the terminal; schema.json has them all
+
+
+def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool) -> None:
+    """scax train."""
+    console = Console(stderr=True)
+    with console.status("Reading the table", spinner="dots") if console.is_terminal else contextlib.nullcontext():
+        table, preprocess = sessions.survey(config)
+    if not machine:
+        show_schema(table.name, preprocess.schema)
+    for warning in preprocess.schema.warnings:
+        print(f"scax: warning: {warning}", file=sys.stderr)
+    command = shlex.join(["scax", "train", "--config", str(folder / "config.toml"), "--out", f"{folder}-again"])
+    session = sessions.start(folder, config, table, preprocess, command)
+    with locked(folder):
+        _run(session, save_every, machine, console)
+
+
+def again(folder: Path, save_every: float, machine: bool) -> None:
+    """scax resume."""
+    if (folder / "results.json").is_file() and (folder / sessions.MODEL).is_file():
+        if machine:
+            print(json.dumps({"run": str(folder), "complete": True}))
+        else:
+            print(f"{folder} is complete: there is nothing left to do.")
+        return
+    sessions.check(folder)
+    with locked(folder):
+        session = sessions.resume(folder)
+        if not machine:
+            print(f"Resuming {folder} at step {session.step:,} of {session.config.steps:,}.")
+        _run(session, save_every, machine, Console(stderr=True))
+
+
+def _run(session: sessions.Session, save_every: float, machine: bool, console: Console) -> None:
+    folder, config, score = session.folder, session.config, SCORES[session.data.task]
+    if not machine:
+        held = 0 if session.data.held_out is None else len(session.data.held_out[0])
+        print(
+            f"Training a {'/'.join(map(str, session.net.widths))} network ({session.weights:,} weights) on "
+            f"{session.data.rows:,} rows; {held:,} held out."
+        )
+    shown = not machine and console.is_terminal
+    columns = (
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[loss]}"),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+    )
+    with Progress(*columns, console=console, disable=not shown) as progress, _interrupts() as stopped:
+        bar = progress.add_task("", total=config.steps, completed=session.step, loss="compiling", rate="")
+
+        def told(record: dict[str, Any]) -> None:
+            loss = f"objective {_number(record['objective'])}"
+            if score.name in record:
+                loss += f"  {score.name} {_number(record[score.name])}"
+            progress.update(bar, loss=loss)
+            if machine:
+                print(json.dumps(record), flush=True)
+
+        def moved(step: int) -> None:
+            speed = progress.tasks[0].speed
+            progress.update(bar, completed=step, rate="" if speed is None else f"{speed:,.0f} steps/s")
+
+        done = session.go(told, moved, lambda: bool(stopped), save_every)
+    if not done:
+        print(f"scax: stopped at step {session.step:,}; all is saved. Go on: scax resume {folder}", file=sys.stderr)
+        raise SystemExit(INTERRUPTED)
+    results = session.finish()
+    _outcome(folder, results, machine)
+
+
+def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
+    final, name = results["final"], results["score"]["name"]
+    model = folder / sessions.MODEL
+    if machine:
+        print(json.dumps({"run": str(folder), "complete": True, "model": str(model), "final": final}))
+        return
+    told = f"Training objective {_number(final['objective'])}"
+    if name in final:
+        told += f"; {name} on the rows held out {_number(final[name])}"
+    if results["kept"] == "best":
+        told += f" (best on them, at step {final['step']:,})"
+    print(f"{told}.")
+    print(f"Model: {model}")
+    print(f"Next: scax predict {folder} NEW.csv, or scax report {folder}")
+
+
+def show_schema(name: str, schema: Any) -> None:
+    """What was found in the table."""
+    lines = schema.show()
+    print(f"{name}: {schema.rows:,} rows, {len(schema.columns)} columns, {schema.width} inputs.")
+    width = min(28, max(len(n) for n, *_ in lines))
+    kinds = max(len(k) for _, k, _ in lines)
+    shown = lines if len(lines) <= SHOWN else [*lines[: SHOWN - 2], lines[-1]]
+    for column, kind, remark in shown:
+        print(f"  {column[:width]:{width}}  {kind:{kinds}}  {remark}".rstrip())
+    if len(lines) > len(shown):
+        print(f"  … and {len(lines) - len(shown)} more in schema.json")
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """The first Ctrl-C (or a polite kill) is noted, to stop at a good moment; a second one stops at once."""
+    seen: list[int] = []
+
+    def note(number: int, _frame: Any) -> None:
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(number)
+
+    try:
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not in the main thread
+        yield seen
+        return
+    try:
+        yield seen
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _number(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.4g}"

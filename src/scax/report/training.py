@@ -1,0 +1,158 @@
+"""The page of one or several `scax train` runs."""
+
+import dataclasses
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..train.config import TrainConfig, load
+from ..train.run_folder import FORMAT, RunFolderError, read_json
+from . import charts, page
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What the files of a run folder say. `results` is None while the run is not finished."""
+
+    name: str
+    folder: Path
+    config: TrainConfig
+    environment: dict[str, Any]
+    schema: dict[str, Any]
+    records: list[dict[str, Any]]
+    results: dict[str, Any] | None
+
+
+def read_run(folder: Path) -> Run:
+    from ..train.session import read_metrics
+
+    environment = read_json(folder / "environment.json")
+    if environment.get("format", 0) > FORMAT:
+        raise RunFolderError(f"{folder} was written by a newer scax (format {environment['format']}): update scax.")
+    records = read_metrics(folder)
+    if not records:
+        raise RunFolderError(f"{folder} has no records yet. Go on: scax resume {folder}")
+    results = read_json(folder / "results.json") if (folder / "results.json").exists() else None
+    config, schema = load(folder / "config.toml"), read_json(folder / "schema.json")
+    return Run(folder.resolve().name, folder, config, environment, schema, records, results)
+
+
+def training_page(runs: list[Run]) -> str:
+    """The whole document: one run in full, or several beside each other."""
+    first = runs[0]
+    target = first.config.target
+    title = f"Training for “{target}”" if len(runs) == 1 else f"{len(runs)} runs for “{target}”"
+    legend = page.legend((r.name, i % 10, False) for i, r in enumerate(runs)) if len(runs) > 1 else ""
+    return page.page(
+        title,
+        [
+            f"<h1>{escape(title)}</h1>",
+            *(f'<p class="lead">{escape(_headline(run, len(runs) > 1))}</p>' for run in runs),
+            "<h2>On the way</h2>",
+            legend,
+            page.grid(_curves(runs)),
+            "<h2>A closer look</h2>",
+            page.grid(chart for i, run in enumerate(runs) for chart in _closer(run, i, len(runs) > 1)),
+            *_details(runs),
+            f"<footer>Made by scax {escape(first.environment['packages'].get('scax') or '')}</footer>",
+        ],
+    )
+
+
+def _headline(run: Run, several: bool) -> str:
+    start = f"{run.name}: " if several else ""
+    name, record = _score_name(run), run.records[-1]
+    if run.results is None:
+        return f"{start}not finished; step {record['step']:,} of {run.config.steps:,}."
+    final, rows = run.results["final"], run.results["rows"]
+    widths = "/".join(map(str, run.results["network"]))
+    told = f"{start}A {widths} network after {run.config.steps:,} iterations on {rows['train']:,} rows"
+    if name in final:
+        told += f": {name} {charts.short(final[name])} on {rows['validation']:,} rows held out"
+    if run.results["kept"] == "best":
+        told += f", at step {final['step']:,}, where their loss was lowest"
+    return told + "."
+
+
+def _score_name(run: Run) -> str:
+    return next((n for n in ("RMSE", "AUC", "accuracy") if n in run.records[0]), "")
+
+
+def _curves(runs: list[Run]) -> list[str]:
+    out = []
+    shown = [("objective", "objective"), ("validation_loss", "loss on rows held out")]
+    score = _score_name(runs[0])
+    if score:
+        shown.append((score, f"{score} on rows held out"))
+    for key, label in shown:
+        for axis, over in (("step", "iterations"), ("seconds", "seconds")):
+            lines = []
+            for i, run in enumerate(runs):
+                x, y = _column(run, axis), _column(run, key)
+                if np.isfinite(y).any():
+                    lines.append(charts.Curve(run.name, np.maximum(x, 1e-6), y[None], i % 10, len(runs) == 1))
+            if lines and (axis == "step" or key == "objective"):
+                svg = charts.curves(f"{key.replace('_', '-')}-{axis}", lines, over, label)
+                out.append(page.chart(f"{label[0].upper()}{label[1:]} against {over}", svg))
+    return out
+
+
+def _column(run: Run, name: str) -> np.ndarray:
+    return np.array([np.nan if r.get(name) is None else r[name] for r in run.records], float)
+
+
+def _closer(run: Run, number: int, several: bool) -> list[str]:
+    out, tag, of = [], f"run{number}", f", {run.name}" if several else ""
+    found = run.results
+    if found is not None and "outputs" in found:
+        z, truth = np.array(found["outputs"], float), np.array(found["truth"], float)
+        if found["task"] == "regression":
+            svg = charts.scatter(f"{tag}-predicted", truth, z[:, 0], run.config.target)
+            note = "Rows held out. On the dashed line a prediction is exact."
+            out.append(page.chart(f"Predicted against true{of}", svg, note))
+        elif found["task"] == "binary":
+            svg = charts.roc_chart(f"{tag}-roc", [(run.name, z[:, 0], truth, number % 10, True)])
+            out.append(page.chart(f"ROC curve{of}", svg, "Rows held out."))
+        else:
+            classes = [str(c) for c in run.schema["target"]["classes"]]
+            svg = charts.confusion(f"{tag}-confusion", truth, np.argmax(z, axis=1), classes)
+            out.append(page.chart(f"Confusion matrix{of}", svg, "Rows held out; shade: share of the true class."))
+    steps, tau, taken = (_column(run, name) for name in ("step", "damping", "accepted"))
+    svg = charts.damping(f"{tag}-damping", steps, tau[None], taken[None])
+    note = "Damping rises when a step is refused and falls back after."
+    out.append(page.chart(f"Damping and acceptance{of}", svg, note))
+    return out
+
+
+def _details(runs: list[Run]) -> list[str]:
+    out = []
+    for run in runs:
+        config, env = run.config, run.environment
+        packages = ", ".join(f"{name} {version}" for name, version in env["packages"].items() if version)
+        penalty = " + ".join(f"{n}({v:g})" for n, v in (("L2", config.l2), ("L1", config.l1)) if v)
+        hidden = "/".join(map(str, config.hidden)) or "none"
+        columns = run.schema["columns"]
+        used = [c["name"] for c in columns if c["kind"] != "dropped"]
+        shown = ", ".join(used[:40]) + (", …" if len(used) > 40 else "")
+        out += [
+            f"<h2>Settings{f' of {escape(run.name)}' if len(runs) > 1 else ''}</h2>",
+            page.facts(
+                [
+                    ("table", f"{Path(config.table).name}, {run.schema['rows']:,} rows"),
+                    ("columns used", shown),
+                    ("target", config.target),
+                    ("hidden layers", f"{hidden}, {config.activation}"),
+                    ("penalty", penalty),
+                    ("iterations, batch", f"{config.steps:,}, {config.batch_size}"),
+                    ("held out", f"{100 * config.validation:g}% of the rows"),
+                    ("seed", str(config.seed)),
+                    ("versions", f"{packages}, Python {env['python']}"),
+                    ("machine", f"{env['system']}, {env['cores']} cores, {', '.join(env['devices'])}"),
+                ]
+            ),
+            "<h2>Again</h2>",
+            page.command(env["command"]),
+        ]
+    return out

@@ -1,0 +1,339 @@
+"""A run on a table that can be stopped at any moment: its folder always holds a checkpoint to go on from.
+
+start:  read the table → folder made aside with config, schema, environment, first checkpoint → renamed
+go:     steps → record to metrics.jsonl → now and then a checkpoint, whole or not at all
+end:    model, results; the checkpoint stays
+"""
+
+import bisect
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import losses
+from ..batch import Batch
+from ..data import Preprocess, Shards, Split, Stream, Table, convert, open_table
+from ..files import load_checkpoint, save, save_checkpoint, write_text
+from ..models import MLP
+from ..problem import Problem
+from ..regularizers import L1, L2
+from ..sca import SCA
+from . import config as configs
+from .config import TrainConfig
+from .feed import Carry, MemoryFeed, StreamFeed
+from .loop import evaluate
+from .run_folder import FORMAT, RunFolderError, aside, environment, read_json, write_json
+from .scores import SCORES, score
+
+MODEL, CHECKPOINT, METRICS = "model.safetensors", "checkpoint.safetensors", "metrics.jsonl"
+RECORDS = 100
+WATCHED = 8192  # training rows the objective is measured on
+HELD_OUT = 65_536  # held-out rows the score is measured on
+LARGE_FILE = 256 << 20  # bytes of a table from which it is converted to shards first
+IN_MEMORY = 512 << 20  # bytes of encoded rows up to which shards are loaded whole
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """A table, read: how it is encoded, and where batches and held-out rows come from."""
+
+    preprocess: Preprocess
+    feed: MemoryFeed | StreamFeed
+    held_out: tuple[np.ndarray, np.ndarray] | None
+    rows: int
+    digest: str
+
+    @property
+    def task(self) -> str:
+        goal = self.preprocess.schema.target
+        return "regression" if goal.task == "regression" else "binary" if len(goal.classes) == 2 else "multiclass"
+
+
+@functools.lru_cache(maxsize=8)
+def network(widths: tuple[int, ...], activation: str) -> MLP:
+    """The same object for the same network: a second run in a process compiles nothing anew."""
+    return MLP(widths, activation)
+
+
+def survey(config: TrainConfig, progress: Callable[[int], Any] | None = None) -> tuple[Table, Preprocess]:
+    """Open the table, find its schema and statistics."""
+    table = open_table(config.table, header=config.header, encoding=config.encoding)
+    found = Preprocess.fit(
+        table,
+        config.target,
+        task=None if config.task == "auto" else config.task,
+        drop=config.drop,
+        categories=config.category,
+        max_levels=config.max_levels,
+        split=_split(config),
+        progress=progress,
+    )
+    return table, found
+
+
+def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path) -> Data:
+    """Encode the table: into memory, or a large one into shards under the folder."""
+    split, digest = _split(config), _digest(config.table)
+    size = table.bytes * (4 if config.table.endswith(".gz") else 1)
+    if size <= LARGE_FILE:
+        x, y, *held = preprocess.arrays(table, split)
+        feed: MemoryFeed | StreamFeed = MemoryFeed(x, y, config.batch_size)
+        rows = len(x)
+    else:
+        shards = convert(table, preprocess, folder / "shards", split=split, seed=config.seed)
+        feed, rows = _of_shards(shards, config), shards.rows
+        held = list(shards.held_out(HELD_OUT))
+    if rows < 1:
+        raise RunFolderError(f"{table.name} leaves no rows to train on: lower --validation.")
+    held_out = (held[0], held[1]) if held and len(held[0]) else None
+    return Data(preprocess, feed, held_out, rows, digest)
+
+
+def _of_shards(shards: Shards, config: TrainConfig) -> MemoryFeed | StreamFeed:
+    if shards.bytes <= IN_MEMORY:
+        return MemoryFeed(*shards.arrays(), config.batch_size)
+    return StreamFeed(Stream(shards, seed=config.seed), config.batch_size)
+
+
+class Session:
+    """A run in its folder."""
+
+    def __init__(self, folder: Path, config: TrainConfig, data: Data):
+        self.folder, self.config, self.data = folder, config, data
+        schema = data.preprocess.schema
+        self.net = network((schema.width, *config.hidden, schema.outputs), config.activation)
+        loss = {"regression": losses.Squared, "binary": losses.Logistic, "multiclass": losses.Softmax}[data.task]()
+        penalty = L2(config.l2) if config.l1 == 0 else L2(config.l2) + L1(config.l1) if config.l2 else L1(config.l1)
+        self.problem = Problem(self.net.apply, loss, penalty)
+        self.method = SCA(self.problem)
+        start, stir = jax.random.split(jax.random.key(config.seed))
+        self.carry: Carry = data.feed.start(self.method.init(self.net.init(start)), stir)
+        self.best = {"params": self.method.solution(self.carry.state), "loss": jnp.asarray(jnp.inf)}
+        self.step, self.seconds = 0, 0.0
+        self.goals = goals(config.steps)
+        self.watched = data.feed.sample(WATCHED)
+        self.unit = data.preprocess.target_scale
+
+    @property
+    def weights(self) -> int:
+        return int(self.carry.state.w.shape[0])
+
+    @property
+    def kept(self) -> str:
+        """Which solution becomes the model: the "best" on the rows held out, or the "last"."""
+        return "best" if self.config.keep == "best" and bool(jnp.isfinite(self.best["loss"])) else "last"
+
+    def save(self) -> None:
+        """A checkpoint from which the run goes on as if it had not stopped."""
+        info = {"step": self.step, "seconds": self.seconds, "digest": self.data.digest}
+        save_checkpoint(self.folder / CHECKPOINT, (self.carry, self.best), info)
+
+    def restore(self) -> None:
+        """Back to the folder's checkpoint; later lines of metrics.jsonl are dropped, they will be written again."""
+        (carry, best), info = load_checkpoint(self.folder / CHECKPOINT, (self.carry, self.best))
+        if info.get("digest") != self.data.digest:
+            raise RunFolderError(
+                f"{self.config.table} has changed since the run was started: put the old table back, or train anew."
+            )
+        self.carry, self.best = carry, best
+        self.step, self.seconds = int(info["step"]), float(info["seconds"])
+        kept = [r for r in read_metrics(self.folder) if r["step"] <= self.step]
+        write_text(self.folder / METRICS, "".join(json.dumps(r) + "\n" for r in kept))
+
+    def go(
+        self,
+        told: Callable[[dict[str, Any]], Any],
+        moved: Callable[[int], Any],
+        stop: Callable[[], bool],
+        save_every: float,
+    ) -> bool:
+        """Train to the end, or until `stop()`; True at the end.
+
+        `told` sees each record, `moved` the step after each stretch of steps. A stretch takes about a quarter of a
+        second, and neither its length nor the moment of a checkpoint changes the result.
+        """
+        config, feed = self.config, self.data.feed
+        if feed.chunk is None:  # compile before the clock starts
+            jax.block_until_ready(feed.advance(self.method, self.carry, 0))
+        stretch, saved = 1, time.monotonic()
+        with open(self.folder / METRICS, "a", encoding="utf-8") as metrics:
+            while self.step < config.steps:
+                place = bisect.bisect_right(self.goals, self.step)
+                goal = self.goals[place]
+                count = min(feed.chunk or stretch, goal - self.step)
+                clock = time.monotonic()
+                self.carry = jax.block_until_ready(feed.advance(self.method, self.carry, count))
+                took = time.monotonic() - clock
+                self.step += count
+                stretch = max(1, min(4 * stretch, int(0.25 * count / max(took, 1e-6))))
+                self.seconds += took
+                if self.step == goal:
+                    record = self._record(count=goal - (self.goals[place - 1] if place else 0))
+                    metrics.write(json.dumps(record) + "\n")
+                    metrics.flush()
+                    told(record)
+                moved(self.step)
+                halt = stop()
+                if halt or self.step == config.steps or time.monotonic() - saved > save_every:
+                    os.fsync(metrics.fileno())
+                    self.save()
+                    saved = time.monotonic()
+                if halt and self.step < config.steps:
+                    return False
+        return True
+
+    def _record(self, count: int) -> dict[str, Any]:
+        """A line of metrics.jsonl; the sums start anew."""
+        solution = self.method.solution(self.carry.state)
+        record = {
+            "step": self.step,
+            "seconds": round(self.seconds, 4),
+            "batch_loss": float(self.carry.loss) / count,
+            "objective": float(evaluate(self.problem, solution, self.watched)),
+            "accepted": float(self.carry.taken) / count,
+            "damping": float(self.carry.state.damping),
+        }
+        if self.data.held_out is not None:
+            x, y = self.data.held_out
+            held = Batch(jnp.asarray(x[:HELD_OUT]), jnp.asarray(y[:HELD_OUT]))
+            loss = evaluate(self.problem, solution, held, penalty=False)
+            record["validation_loss"] = float(loss)
+            if self.config.keep == "best" and loss < self.best["loss"]:
+                self.best = {"params": solution, "loss": loss.astype(self.best["loss"].dtype)}
+            z = self._outputs(solution, x[:HELD_OUT])
+            record[SCORES[self.data.task].name] = score(self.data.task, z, y[:HELD_OUT], self.unit)
+        self.carry = self.carry._replace(loss=jnp.zeros_like(self.carry.loss), taken=jnp.zeros_like(self.carry.taken))
+        return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in record.items()}
+
+    def _outputs(self, solution: Any, x: np.ndarray) -> np.ndarray:
+        return np.asarray(_outputs(self.problem, solution, jnp.asarray(x)))
+
+    def finish(self) -> dict[str, Any]:
+        """Write the model and the results."""
+        kept, records = self.kept, read_metrics(self.folder)
+        solution = self.best["params"] if kept == "best" else self.method.solution(self.carry.state)
+        final = records[-1]
+        if kept == "best":
+            final = min(records, key=lambda r: np.inf if r["validation_loss"] is None else r["validation_loss"])
+        results: dict[str, Any] = {
+            "format": FORMAT,
+            "kind": "train",
+            "task": self.data.task,
+            "score": dataclasses.asdict(SCORES[self.data.task]),
+            "network": list(self.net.widths),
+            "weights": self.weights,
+            "rows": {"train": self.data.rows, "validation": 0},
+            "kept": kept,
+            "final": final,
+        }
+        if self.data.held_out is not None:
+            x, y = self.data.held_out
+            results["rows"]["validation"] = len(x)
+            z = self._outputs(solution, x[:2000])
+            if self.data.task == "regression":
+                z = self.data.preprocess.restore(z)[:, None]
+                y = self.data.preprocess.restore(y)
+            results["outputs"] = np.round(z.astype(float), 6).tolist()
+            results["truth"] = np.round(y[:2000].astype(float), 6).tolist()
+        name = SCORES[self.data.task].name
+        info = {"step": final["step"], "score": {name: final.get(name)}}
+        save(
+            self.folder / MODEL,
+            self.net,
+            solution,
+            loss=self.problem.loss,
+            preprocess=self.data.preprocess,
+            info=info,
+        )
+        write_json(self.folder / "results.json", results)
+        return results
+
+
+def start(folder: Path, config: TrainConfig, table: Table, preprocess: Preprocess, command: str) -> Session:
+    """Make the run folder, with a checkpoint at step 0 in it: from the moment it is there, it can be resumed."""
+    with aside(folder) as working:
+        data = read(config, table, preprocess, working)
+        session = Session(working, config, data)
+        write_text(working / "config.toml", configs.to_toml(dataclasses.asdict(config)))
+        write_json(working / "environment.json", {"format": FORMAT, "command": command, **environment()})
+        write_json(working / "preprocess.json", preprocess.to_json())
+        write_json(working / "schema.json", preprocess.schema.to_json())
+        write_text(working / METRICS, "")
+        session.save()
+    session.folder = folder
+    return session
+
+
+def check(folder: Path) -> None:
+    """Refuse a folder that is not one of ours."""
+    if not folder.is_dir():
+        raise RunFolderError(f"{folder} is not a run folder: give the folder that `scax train` made.")
+    if not (folder / "config.toml").is_file():
+        raise RunFolderError(f"{folder} has no config.toml: it is not a folder that `scax train` made.")
+
+
+def resume(folder: Path) -> Session:
+    """The run of a folder, where its checkpoint left it."""
+    check(folder)
+    about = read_json(folder / "environment.json")
+    if not isinstance(about, dict) or about.get("format", 0) > FORMAT:
+        raise RunFolderError(f"{folder} was written by a newer scax: update scax.")
+    config = configs.load(folder / "config.toml")
+    if reason := config.problems():
+        raise RunFolderError(f"{folder / 'config.toml'}: {reason}")
+    preprocess = Preprocess.from_json(read_json(folder / "preprocess.json"))
+    table = open_table(config.table, header=config.header, encoding=config.encoding)
+    session = Session(folder, config, read(config, table, preprocess, folder))
+    session.restore()
+    return session
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The records of a run; a last line that was cut off is left out."""
+    try:
+        lines = (folder / METRICS).read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        raise RunFolderError(f"{folder / METRICS} is damaged: it is not text.") from None
+    records = []
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            record = json.loads(line)
+            if not isinstance(record["step"], int):
+                raise TypeError(record["step"])
+        except (json.JSONDecodeError, TypeError, KeyError):
+            raise RunFolderError(f"{folder / METRICS} is damaged in line {number}.") from None
+        records.append(record)
+    return records
+
+
+def goals(steps: int) -> list[int]:
+    """The steps at which a record is written: a hundred evenly spaced, and a dozen before the first of them."""
+    every = -(-steps // min(RECORDS, steps))
+    early = np.round(np.geomspace(1, every, 12)).astype(int).tolist()
+    return sorted({*early, *range(every, steps, every), steps})
+
+
+def _split(config: TrainConfig) -> Split:
+    return Split(config.validation, config.seed)
+
+
+def _digest(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@jax.jit
+def _outputs(problem: Problem, params: Any, x: Any):
+    return problem.outputs(params, x)

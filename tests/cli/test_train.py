@@ -1,0 +1,218 @@
+"""scax train, resume, predict, report: the run folder."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+
+from scax.files import load, read
+
+from .tables import lines, regression
+
+SMALL = ("--steps", "30", "--batch-size", "8", "--hidden", "4")
+
+
+@pytest.fixture
+def run(scax):
+    """A finished run."""
+    regression(Path("t.csv"))
+    outcome = scax("train", "t.csv", "--target", "price", *SMALL, "--out", "run")
+    assert outcome.code == 0, outcome.err
+    return outcome
+
+
+def test_run_folder(run, scax):
+    assert "color" in run.out
+    assert "category (2)" in run.out
+    assert "scax predict run" in run.out
+    names = {p.name for p in Path("run").iterdir()}
+    assert names >= {
+        "config.toml", "environment.json", "schema.json", "metrics.jsonl", "results.json",
+        "checkpoint.safetensors", "model.safetensors",
+    }  # fmt: skip
+    records = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    assert records[0]["step"] == 1
+    assert records[-1]["step"] == 30
+    assert records[-1]["objective"] < records[0]["objective"]
+    assert "nothing left to do" in scax("resume", "run").out
+
+    # the report, from the files alone
+    Path("t.csv").unlink()
+    assert scax("report", "run").code == 0
+    page = Path("run/report.html").read_text()
+    assert "Predicted against true" in page
+    assert page.count("<svg") == 6
+
+
+def test_predictions(run, scax):
+    model = load("run/model.safetensors")
+    scax("predict", "run", "t.csv", "-o", "p.csv")
+    found = polars.read_csv("p.csv")["price"].to_numpy()
+    np.testing.assert_allclose(found, model.predict("t.csv"), rtol=1e-6)
+
+    # in the terminal, as Parquet, compressed
+    told = scax("predict", "run", "t.csv").out.splitlines()
+    assert told[0] == "price"
+    assert len(told) == 61
+    scax("predict", "run", "t.csv", "-o", "p.parquet")
+    np.testing.assert_array_equal(polars.read_parquet("p.parquet")["price"].to_numpy(), found)
+    scax("predict", "run", "t.csv", "-o", "p.csv.gz")
+    np.testing.assert_array_equal(polars.read_csv("p.csv.gz")["price"].to_numpy(), found)
+
+    # reordered columns are fine, extra ones are mentioned, the target need not be there
+    table = polars.read_csv("t.csv")
+    table.select("color", "width", "height").with_columns(extra=1).write_csv("other.csv")
+    outcome = scax("predict", "run", "other.csv", "-o", "q.csv")
+    assert outcome.code == 0
+    assert "'extra'" in outcome.err
+    np.testing.assert_array_equal(polars.read_csv("q.csv")["price"].to_numpy(), found)
+
+
+def test_predictions_refused(run, refused):
+    polars.read_csv("t.csv").drop("width").write_csv("less.csv")
+    assert "'width'" in refused("predict", "run", "less.csv")
+    assert ".parquet" in refused("predict", "run", "t.csv", "-o", "p.xlsx")
+    assert "nowhere" in refused("predict", "run", "t.csv", "-o", "nowhere/p.csv")
+    whole = Path("run/model.safetensors").read_bytes()
+    newer = whole.replace(b'\\"version\\": 1', b'\\"version\\": 9').replace(b'"version":"1"', b'"version":"9"')
+    for content in (whole[:-3], whole[:40], b"", whole[:200] + b"!" + whole[201:], newer if newer != whole else b"x"):
+        Path("run/model.safetensors").write_bytes(content)
+        assert "model.safetensors" in refused("predict", "run", "t.csv")
+
+
+def test_classes_and_their_probabilities(scax):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=90)
+    labels = np.where(x > 0.4, "high", np.where(x < -0.4, "low", "middle"))
+    polars.DataFrame({"x": x, "level": labels}).write_parquet("t.parquet")
+    outcome = scax("train", "t.parquet", "--target", "level", *SMALL, "--out", "run", "--json")
+    assert outcome.code == 0, outcome.err
+    told = [json.loads(line) for line in outcome.out.splitlines()]
+    assert told[0]["step"] == 1
+    assert told[-1]["complete"] is True
+    scax("predict", "run", "t.parquet", "-o", "p.csv")
+    found = polars.read_csv("p.csv")
+    assert found.columns == ["level", "probability high", "probability low", "probability middle"]
+    np.testing.assert_allclose(found.select(found.columns[1:]).sum_horizontal().to_numpy(), 1, rtol=1e-5)
+    assert set(found["level"]) <= {"high", "low", "middle"}
+
+
+def test_config_is_equal_to_flags(run, scax):
+    lines(Path("c.toml"), 'table = "t.csv"', 'target = "price"', "steps = 30", "batch-size = 8", "hidden = [4]")
+    scax("train", "--config", "c.toml", "--out", "again")
+    scax("train", "--config", "run/config.toml", "--out", "and-again")
+    weights = [read(f"{name}/model.safetensors").arrays for name in ("run", "again", "and-again")]
+    for other in weights[1:]:
+        assert all(np.array_equal(weights[0][k], other[k]) for k in weights[0])
+    # a flag wins over the file, and decides the result
+    scax("train", "--config", "c.toml", "--out", "other", "--seed", "5")
+    other = read("other/model.safetensors").arrays
+    assert not all(np.array_equal(weights[0][k], other[k]) for k in other)
+
+
+def test_stop_and_resume_is_to_the_bit(run, scax):
+    """Ctrl-C after a while, twice; a checkpoint at every moment."""
+    from scax.train import session as sessions
+    from scax.train.config import load as load_config
+
+    config = load_config(Path("run/config.toml"))
+    table, found = sessions.survey(config)
+    session = sessions.start(Path("wild"), config, table, found, "")
+    for stop_at in (1, 7, 16):
+        done = session.go(lambda r: None, lambda s: None, lambda at=stop_at, s=session: s.step >= at, 0.0)
+        assert not done
+        session = sessions.resume(Path("wild"))
+        assert session.step >= stop_at
+    outcome = scax("resume", "wild", "--save-every", "0")
+    assert outcome.code == 0, outcome.err
+    from benchmarks.kill_test import compare
+
+    compare(Path("run"), Path("wild"))
+
+
+def test_resume_refuses_another_table(run, scax, refused):
+    Path("run/results.json").unlink()
+    text = Path("t.csv").read_text()
+    Path("t.csv").write_text(text.replace("red", "green", 1))
+    assert "changed" in refused("resume", "run")
+    Path("t.csv").unlink()
+    assert "t.csv" in refused("resume", "run")
+    Path("t.csv").write_text(text)
+    Path("run/checkpoint.safetensors").write_bytes(Path("run/checkpoint.safetensors").read_bytes()[:-1])
+    assert "checkpoint" in refused("resume", "run")
+
+
+def test_a_run_in_use_is_left_alone(run, refused):
+    from scax.train.run_folder import locked
+
+    Path("run/results.json").unlink()
+    with locked(Path("run")):
+        assert "in use" in refused("resume", "run")
+
+
+def test_interrupt_saves_and_says_how_to_resume(tmp_path):
+    """A real process, a real Ctrl-C."""
+    regression(tmp_path / "t.csv")
+    command = [
+        sys.executable,
+        "-m",
+        "scax",
+        "train",
+        "t.csv",
+        "--target",
+        "price",
+        "--steps",
+        "100000000",
+        "--out",
+        "run",
+    ]
+    process = subprocess.Popen(
+        [*command, "--json"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=_environment(),
+    )
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["step"] == 1
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "scax resume run" in err
+    assert len(err.strip().splitlines()) == 1
+    assert read(tmp_path / "run/checkpoint.safetensors").description["info"]["step"] >= 1
+
+
+def test_killed_and_resumed(tmp_path):
+    """The short version of benchmarks/kill_test.py."""
+    from benchmarks import kill_test
+
+    os.environ |= {"PYTHONPATH": _environment()["PYTHONPATH"]}
+    assert kill_test.run(kills=2, steps=3000, seed=1, folder=tmp_path, say=lambda text: None) == 2
+
+
+def test_help_is_quick_and_light():
+    code = (
+        "import sys; sys.argv = ['scax', '--help']\n"
+        "from scax.cli.main import app\n"
+        "try: app()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'jax', 'numpy', 'sklearn', 'matplotlib', 'polars'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=_environment())
+    for command in ("train", "resume", "predict", "compare", "report"):
+        assert command in told.stdout
+
+
+def _environment() -> dict[str, str]:
+    import scax
+
+    return {**os.environ, "PYTHONPATH": str(Path(scax.__file__).parents[1])}
