@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
 import scax
-from scax.damping import Recovering
+from scax.damping import Relative
 from tests.agreement.reference import Reference
 from tests.cases import LOSSES, REGULARIZERS, mlp, rows, start
 
@@ -207,7 +207,7 @@ def test_a_step_that_raises_the_objective_is_not_taken():
     assert info.accepted
     assert state.params["w"] > 10
     # damping that looks after itself rises until a step is good, then falls back
-    own = scax.SCA(problem, damping=Recovering(base=1e-6), **options)
+    own = scax.SCA(problem, damping=Relative(share=1e-5), **options)
     state, taus, taken = own.init(params), [], []
     for _ in range(40):
         state, info = own.step(state, batch)
@@ -251,8 +251,11 @@ def test_every_status_has_a_message():
         ("step_size", lambda n: 0.2 / (1 + n)),
         ("averaging", 0.5),
         ("damping", 3.0),
-        ("damping", Recovering(base=0.5)),
+        ("damping", Relative(share=0.5)),
+        ("damping", Relative(scale=0.5)),
         ("carry", 0.0),
+        ("carry", scax.Approach(0.5, scale=3.0)),
+        ("carry", lambda n: 0.3),
         ("mean_power", None),
         ("mean_power", 1.0),
         ("surrogate", "full"),
@@ -281,17 +284,26 @@ def test_the_solver_asked_for_is_the_one_used():
     assert len(iterations) == 2
 
 
-def test_recovering_damping():
-    rule = Recovering(base=0.1, rise=10.0, fall=0.5)
+def test_relative_damping():
+    rule = Relative(share=0.1, scale=2.0, rise=10.0, fall=0.5)
     yes, no = jnp.asarray(True), jnp.asarray(False)
-    assert rule.first == 0.1
-    np.testing.assert_allclose(rule.next(jnp.asarray(0.1), no), 1.0)
-    np.testing.assert_allclose(rule.next(jnp.asarray(1.0), yes), 0.5)
-    np.testing.assert_allclose(rule.next(jnp.asarray(0.1), yes), 0.1)
-    tau = jnp.asarray(0.1)
+    curvature = lambda value: lambda: jnp.asarray(value)
+    tau, held = rule.at(rule.start(jnp.float32), jnp.asarray(0), curvature(3.0))
+    np.testing.assert_allclose(tau, 0.1 * 3)
+    tau, held = rule.at(held, jnp.asarray(1), curvature(5.0))
+    np.testing.assert_allclose(tau, 0.1 * 4 * 1.5)  # average curvature 4, and half a scale later
+    for unknown in (jnp.nan, jnp.inf, 0.0):
+        assert rule.at(held, jnp.asarray(2), curvature(unknown))[1].mean == 4
+    after, held = rule.judged(held, tau, no)
+    np.testing.assert_allclose(after, 10 * tau)
+    after, held = rule.judged(held, after, yes)
+    np.testing.assert_allclose(after, 5 * tau)
     for _ in range(100):
-        tau = rule.next(tau, no)
-    np.testing.assert_allclose(tau, 1e5)
+        _, held = rule.judged(held, tau, no)
+    np.testing.assert_allclose(held.boost, 1e6)
+    for _ in range(100):
+        _, held = rule.judged(held, tau, yes)
+    assert held.boost == 1
 
 
 # -- explain -----------------------------------------------------------------------------------------

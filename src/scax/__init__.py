@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .baselines import baseline as baseline
     from .batch import Batch as Batch
     from .blocks import Blocks as Blocks
+    from .damping import Relative as Relative
     from .files import FileError as FileError
     from .files import Model as Model
     from .files import load as load
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from .regularizers import knn_graph as knn_graph
     from .regularizers import neuron_groups as neuron_groups
     from .sca import SCA as SCA
+    from .schedules import Approach as Approach
     from .schedules import Constant as Constant
     from .schedules import PowerDecay as PowerDecay
     from .schedules import QuadraticDecay as QuadraticDecay
@@ -53,6 +55,7 @@ _NAMES = {
     "baselines": ("baseline",),
     "batch": ("Batch",),
     "blocks": ("Blocks",),
+    "damping": ("Relative",),
     "files": ("FileError", "Model", "load", "save"),
     "losses": ("Huber", "Logistic", "Loss", "Poisson", "Softmax", "Squared"),
     "models": ("MLP",),
@@ -70,7 +73,7 @@ _NAMES = {
         "neuron_groups",
     ),
     "sca": ("SCA",),
-    "schedules": ("Constant", "PowerDecay", "QuadraticDecay"),
+    "schedules": ("Approach", "Constant", "PowerDecay", "QuadraticDecay"),
     "status": ("Status",),
     "train": ("Result", "train"),
 }

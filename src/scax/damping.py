@@ -1,19 +1,34 @@
 """τ, the weight of the proximal term: fixed, or looking after itself."""
 
-from jaxtyping import Array, Bool, Float
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
 
 from . import checks
 from ._struct import Number, struct
 
+Held = Any  # what a rule remembers from step to step: a pytree of scalars
+Curvature = Callable[[], Float[Array, ""]]  # S of this batch, computed only if asked for
+
 
 class Damping:
-    """A rule for τ: `first` is τ_0, `next` gives τ_{n+1} once it is known whether step n was taken."""
+    """A rule for τ: `at` gives τ_n, and `judged`, once it is known whether step n was taken, what follows from it."""
 
     @property
     def first(self) -> Number:
+        """τ before any batch is seen, for display."""
         raise NotImplementedError
 
-    def next(self, tau: Float[Array, ""], accepted: Bool[Array, ""]) -> Float[Array, ""]:
+    def start(self, dtype: Any) -> Held:
+        """What the rule remembers before the first step."""
+        raise NotImplementedError
+
+    def at(self, held: Held, n: Int[Array, ""], curvature: Curvature) -> tuple[Float[Array, ""], Held]:
+        raise NotImplementedError
+
+    def judged(self, held: Held, tau: Float[Array, ""], accepted: Bool[Array, ""]) -> tuple[Float[Array, ""], Held]:
         raise NotImplementedError
 
 
@@ -30,35 +45,67 @@ class Fixed(Damping):
     def first(self):
         return self.value
 
-    def next(self, tau, accepted):
-        return tau
+    def start(self, dtype):
+        return ()
+
+    def at(self, held, n, curvature):
+        return jnp.asarray(self.value), held
+
+    def judged(self, held, tau, accepted):
+        return tau, held
 
 
 @struct
-class Recovering(Damping):
-    """τ rises by `rise` at a step that is not taken, falls back by `fall` at each that is, never below `base`.
+class Memory:
+    """What `Relative` remembers."""
 
-    It stops rising at a million times `base`, so that a run of bad batches cannot carry it to infinity.
+    mean: Float[Array, ""]  # S̄, the average curvature of the batches seen
+    boost: Float[Array, ""]  # above 1 while the rule recovers from steps that were not taken
+
+
+@struct
+class Relative(Damping):
+    """τ_n = share · S̄_n · (1 + n/scale) · boost_n, a share of the curvature met so far.
+
+    S is a batch's curvature (`Iteration.curvature`: for the squared loss the average of ‖J_i‖²), which τ competes
+    with in the surrogate: measured in it, one number serves inputs, losses and widths of any size. S̄ is its average
+    over all batches so far, so that S̄_n (1 + n/scale) is a running sum: each batch has less say against the
+    displacement carried over from all those before it. The boost rises by `rise` at a step that is not taken, up to
+    a million, and falls back by `fall`, down to 1, at each one that is.
     """
 
-    base: Number = 0.03
+    share: Number = 6e-4
+    scale: Number = 25.0
     rise: Number = 4.0
     fall: Number = 0.95
 
     def __post_init__(self):
-        checks.positive("base", self.base)
+        checks.positive("share", self.share)
+        checks.positive("scale", self.scale)
         checks.number("rise", self.rise, lambda v: v > 1, "a number > 1")
         checks.fraction("fall", self.fall)
 
     @property
     def first(self):
-        return self.base
+        return 0.0
 
-    def next(self, tau, accepted):
-        import jax.numpy as jnp
+    def start(self, dtype):
+        return Memory(jnp.zeros((), dtype), jnp.ones((), dtype))
 
-        risen = jnp.minimum(self.rise * tau, 1e6 * self.base)
-        return jnp.where(accepted, jnp.maximum(self.base, self.fall * tau), risen)
+    def at(self, held, n, curvature):
+        now, mean = curvature(), held.mean
+        known = jnp.isfinite(now) & (now > 0)
+        mean = mean + jnp.where(known, now - mean, 0) / jnp.where(mean > 0, n + 1, 1)  # S̄_n
+        tau = self.share * jnp.maximum(mean, jnp.finfo(mean.dtype).eps) * (1 + n / self.scale) * held.boost
+        return tau, Memory(mean, held.boost)
+
+    def judged(self, held, tau, accepted):
+        boost = jnp.where(accepted, jnp.maximum(1, self.fall * held.boost), jnp.minimum(1e6, self.rise * held.boost))
+        return tau * boost / held.boost, Memory(held.mean, boost)
+
+
+PARTIAL = Relative()
+FULL = Relative(share=0.5)  # the loss is linearized too: nothing but τ keeps the step from overshooting
 
 
 def as_damping(value) -> Damping:

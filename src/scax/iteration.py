@@ -85,6 +85,18 @@ class Iteration:
         slope = self.shares[:, None] * self.problem.loss.gradient(lin.outputs[: self.batch.size], self.targets)
         return lin.vjp(jnp.pad(slope, ((0, lin.outputs.shape[0] - self.batch.size), (0, 0))))
 
+    def curvature(self, lin: Linearization) -> Float[Array, ""]:
+        """S = ½ tr ∇² of the batch's average loss at w_n, the network linearized: Σ_i s_i ½ Σ_k H_ikk ‖J_ik‖².
+
+        H is the loss's Hessian in z; the products of different outputs' rows are left out, for S is a scale, no bound.
+        """
+        factor = self.problem.loss.factor(lin.outputs[: self.batch.size], self.targets)
+        diagonal = factor**2 if factor.ndim == 2 else jnp.sum(factor**2, axis=1)  # H_kk = Σ_j F_jk²
+        weight = self.shares[:, None] * diagonal / 2
+        return lin.weighted_squares(
+            jnp.pad(weight, ((0, lin.outputs.shape[0] - self.batch.size), (0, 0))), self.state.count
+        )
+
     def objective(self, lin: Linearization) -> Float[Array, ""]:
         """U on this batch at w_n."""
         return self.problem.data_term(lin.outputs, self.batch, self.pairs) + self.problem.regularizer.value(

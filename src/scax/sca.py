@@ -17,11 +17,11 @@ from ._struct import Number, static, struct
 from .acceptance import Acceptance, verdict
 from .batch import Batch
 from .blocks import Blocks, Partition
-from .damping import Damping, Fixed, Recovering, as_damping
+from .damping import FULL, PARTIAL, Damping, Fixed, as_damping
 from .iteration import Iteration
 from .layout import Layout
 from .problem import Problem
-from .schedules import PowerDecay, Sequence, as_sequence, warn_if_hopeless
+from .schedules import Approach, PowerDecay, Sequence, as_carry, as_sequence, carry_at, warn_if_hopeless
 from .solvers import SOLVERS, Auto, Solver
 
 
@@ -36,6 +36,7 @@ class State:
     step_size: Float[Array, ""]
     averaging: Float[Array, ""]
     damping: Float[Array, ""]
+    held: Any  # what the damping rule remembers
     level: Float[Array, ""]  # recent level of the batch objective
     trust: Float[Array, ""]  # the longest step that has lately passed the test of the batch objective
     count: Int[Array, ""]
@@ -71,7 +72,8 @@ class SCA:
     step_size   α_n: a Sequence, a number or a function of the step
     averaging   ρ_n: likewise; 1, the default, keeps no memory of past gradients
     damping     τ: a number fixes it, a Damping looks after it
-    carry       β: how much of the previous displacement the proximal center carries on; 0 is the paper
+    carry       β_n: how much of the previous displacement the proximal center carries on, a number or a function of
+                the step; 0 is the paper
     mean_power  the solution averages the iterates with weights growing like n^mean_power; None: the last iterate
     surrogate   "partial" linearizes the network, "full" the loss as well
     solver      "auto", a name, or a Solver with its own options
@@ -81,10 +83,10 @@ class SCA:
 
     problem: Problem
     _: dataclasses.KW_ONLY
-    step_size: Sequence | Any = PowerDecay(0.3, 0.5, scale=20.0)
+    step_size: Sequence | Any = PowerDecay(0.6, 0.7, scale=2.0)
     averaging: Sequence | Any = None
-    damping: Damping | Any = Recovering()
-    carry: Number = 0.9
+    damping: Damping | Any = PARTIAL
+    carry: Approach | Any = Approach(0.9, scale=5.0)
     mean_power: Number | None = 8.0
     surrogate: str = static(default="partial")
     solver: Solver | Any = Auto()
@@ -104,6 +106,7 @@ class SCA:
             step_size=jnp.asarray(self.step_size.first, w.dtype),
             averaging=jnp.asarray(1 if rho is None else rho.first, w.dtype),
             damping=jnp.asarray(self.damping.first, w.dtype),
+            held=self.damping.start(w.dtype),
             level=jnp.zeros((), w.dtype),
             trust=jnp.zeros((), w.dtype),
             count=jnp.asarray(0, jnp.int32),
@@ -135,8 +138,8 @@ class SCA:
             raise TypeError(f"problem must be a scax.Problem, got {self.problem!r}.")
         fix("step_size", as_sequence("step_size", self.step_size))
         fix("averaging", None if self.averaging is None else as_sequence("averaging", self.averaging))
-        fix("damping", as_damping(self.damping))
-        checks.number("carry", self.carry, lambda v: (v >= 0) & (v < 1), "at least 0 and below 1")
+        fix("damping", FULL if self.surrogate == "full" and self.damping is PARTIAL else as_damping(self.damping))
+        fix("carry", as_carry(self.carry))
         if self.mean_power is not None:
             checks.nonnegative("mean_power", self.mean_power)
         checks.choice("surrogate", self.surrogate, ["partial", "full"])
@@ -172,14 +175,15 @@ class SCA:
 def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     """Algorithm 1, one iteration. Symbols as at the top of this file; w is w_n, δ is ŵ − w_n."""
     w, n = state.w, state.count
-    α, ρ, τ = state.step_size, state.averaging, state.damping
+    α, ρ = state.step_size, state.averaging
     sca = jax.tree.map(lambda leaf: _in_precision(leaf, w.dtype), sca)
     now = Iteration(sca.problem, state, batch)
 
     # the network, linearized; the convex problem that remains; its solution
     lin = now.linearize(sca.solver, sca.surrogate)
+    τ, held = sca.damping.at(state.held, n, lambda: now.curvature(lin))
     memory = None if state.memory is None else (1 - ρ) * state.memory
-    carried = None if state.carried is None else sca.carry * state.carried
+    carried = None if state.carried is None else carry_at(sca.carry, n) * state.carried
     solution = now.solve(now.surrogate(lin, ρ, memory, carried, τ))
     δ = solution.delta
 
@@ -187,19 +191,23 @@ def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     proposal = w + α * δ
     step_norm = α * jnp.linalg.norm(δ)
     level, trust = state.level, state.trust
-    inaccurate = rose = jnp.asarray(False)
+    lost = inaccurate = rose = jnp.asarray(False)
     if sca.acceptance is not None:
         before = now.objective(lin)
-        level = sca.acceptance.track(level, before, n)
+        if state.mean is not None:
+            lost = sca.acceptance.lost(before, level, n, lambda: now.objective_at(state.mean))
+        level = jnp.where(lost, level, sca.acceptance.track(level, before, n))
         inaccurate = sca.acceptance.inaccurate(solution.optimality)
         after = jax.lax.cond(step_norm <= trust, lambda: before, lambda: now.objective_at(proposal))
         rose = sca.acceptance.rose(before, after, level)
-        trust = sca.acceptance.fade * jnp.where(rose, 0, jnp.maximum(trust, step_norm))
-    accepted, status = verdict(jnp.isfinite(step_norm), solution.converged, inaccurate, rose)
+        longest = sca.acceptance.fade * jnp.where(rose, 0, jnp.maximum(trust, step_norm))
+        trust = jnp.where(lost, trust, longest)
+    accepted, status = verdict(jnp.isfinite(step_norm), solution.converged, inaccurate, rose, lost)
     taken = lambda new, old: jnp.where(accepted, new, old)
 
     # what the next step needs
-    w_next = taken(proposal, w)
+    τ_next, held = sca.damping.judged(held, τ, accepted)
+    w_next = taken(proposal, w if state.mean is None else jnp.where(lost, state.mean, w))
     following = dataclasses.replace(
         state,
         w=w_next,
@@ -212,7 +220,8 @@ def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
         else state.mean + (w_next - state.mean) * (sca.mean_power + 1) / (n + sca.mean_power + 1),
         step_size=sca.step_size.next(α, n).astype(w.dtype),
         averaging=ρ if sca.averaging is None else sca.averaging.next(ρ, n).astype(w.dtype),
-        damping=sca.damping.next(τ, accepted),
+        damping=τ_next,
+        held=held,
         level=level,
         trust=trust,
         count=n + 1,

@@ -134,6 +134,24 @@ class PowerDecay(Sequence):
 
 
 @struct
+class Approach:
+    """β_n = 1 − (1 − initial)/(1 + n/scale): the carried share of the last displacement, ever closer to 1.
+
+    It forgets over about (n + scale)/((1 − initial) · scale) steps, a window that grows with n: no horizon to know.
+    """
+
+    initial: Number
+    scale: Number
+
+    def __post_init__(self):
+        checks.number("initial", self.initial, lambda v: (v >= 0) & (v < 1), "at least 0 and below 1")
+        checks.positive("scale", self.scale)
+
+    def function(self, n: Any) -> Any:
+        return 1 - (1 - self.initial) / (1 + n / self.scale)
+
+
+@struct
 class FromFunction(Sequence):
     """Any function step -> value, such as an optax schedule."""
 
@@ -155,6 +173,21 @@ def as_sequence(name: str, value) -> Sequence:
         return FromFunction(value)
     checks.fraction(name, value)
     return Constant(value)
+
+
+def as_carry(value: Any) -> Any:
+    """β: an Approach or a function of the step as it is, a number after a look at it."""
+    if isinstance(value, (Approach, FromFunction)):
+        return value
+    if callable(value):
+        return FromFunction(value)
+    checks.number("carry", value, lambda v: (v >= 0) & (v < 1), "at least 0 and below 1")
+    return value
+
+
+def carry_at(carry: Any, n: Any) -> Any:
+    """β_n."""
+    return carry.function(n) if isinstance(carry, (Approach, FromFunction)) else carry
 
 
 def warn_if_hopeless(step_size: Sequence, averaging: Sequence) -> None:

@@ -9,6 +9,7 @@ class Status(enum.IntEnum):
     NOT_FINITE = 2
     INACCURATE = 3
     OBJECTIVE_ROSE = 4
+    RESTORED = 5
 
     @property
     def message(self) -> str:
@@ -32,5 +33,10 @@ _MESSAGES = {
     Status.OBJECTIVE_ROSE: (
         "the new weights raise the objective of this very batch far above its recent level; the step was not taken and "
         "damping rises where it looks after itself. With a fixed `damping`, raise it or lower `step_size`."
+    ),
+    Status.RESTORED: (
+        "the weights had gone astray: on a batch they had not seen their objective was far above its recent level, and "
+        "above that of the averaged iterate, from which the run goes on. If it happens often, raise `damping` or lower "
+        "`step_size`."
     ),
 }

@@ -1,7 +1,7 @@
 """What a linearized network can do."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 
 class Linearization:
@@ -33,6 +33,10 @@ class Linearization:
     def row_squares(self) -> Float[Array, "n k"]:
         """‖J_i‖² for every row: the diagonal of JJᵀ, for preconditioning."""
         raise NotImplementedError
+
+    def weighted_squares(self, weight: Float[Array, "n k"], seed: Int[Array, ""]) -> Float[Array, ""]:
+        """Σ_i weight_i ‖J_i‖², or where rows are dear an unbiased estimate of it from signs drawn with `seed`."""
+        return jnp.sum(weight * self.row_squares())
 
     def column_squares(self, scale: Float[Array, "n k"]) -> Float[Array, "q"]:
         """Σ_i scale_i² J_ij² for every weight: the diagonal of JᵀS²J, for preconditioning."""

@@ -32,6 +32,16 @@ class MatrixFree(Linearization):
     def row_squares(self):
         return jax.lax.map(lambda row: Dense.of(self.network, self.w, row[None]).row_squares()[0], self.x)
 
+    def weighted_squares(self, weight, seed):
+        # With random signs ε, E‖Jᵀ(v ∘ ε)‖² = Σ v_i² ‖J_i‖²: a backward pass instead of one per row. What all samples
+        # have in common is most of the sum and would be most of the noise: it gets a pass of its own, without signs.
+        n, k = weight.shape
+        root = jnp.sqrt(weight)
+        signs = jax.random.rademacher(jax.random.fold_in(jax.random.key(0), seed), (n + 1, k), weight.dtype)
+        square = lambda v: jnp.sum(self.vjp(root * v) ** 2)
+        spread = signs[:n] - jnp.mean(signs[:n], axis=0)  # covariance I − 11ᵀ/n over the samples
+        return square(spread) + square(jnp.broadcast_to(signs[n], (n, k))) / n
+
     def column_squares(self, scale):
         def add(total, sample):
             row, s = sample

@@ -1,0 +1,157 @@
+"""The defaults look after themselves: any units, any width, and back on course after an accident."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scax
+from scax.damping import FULL
+
+
+def table(rows=400, features=5, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, features))
+    y = np.tanh(x[:, 0]) + 0.5 * np.sin(2 * x[:, 1]) * x[:, 2] + 0.2 * rng.standard_normal(rows)
+    return jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A run of 300 steps, and the objective it has reached."""
+    x, y = table()
+    net = scax.MLP((5, 12, 1))
+    sca = scax.SCA(scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3)))
+    result = scax.train(sca, net.init(jax.random.key(0)), (x, y), steps=300, batch_size=20, records=1)
+    return sca, result, (x, y), sca.problem.objective(result.params, x, y)
+
+
+def huge(v):
+    return 1e3 * jnp.ones_like(v)
+
+
+@pytest.mark.parametrize(
+    ("field", "poison"),
+    [
+        ("w", huge),
+        ("w", lambda v: jnp.full_like(v, jnp.nan)),
+        ("w", lambda v: 20 * v),
+        ("carried", huge),
+        ("carried", lambda v: jnp.full_like(v, jnp.nan)),
+    ],
+)
+def test_a_run_comes_back_after_an_accident(trained, field, poison):
+    """One poisoned vector in the state: within 50 steps the objective is within 5% of where it was."""
+    sca, result, (x, y), reached = trained
+    state = dataclasses.replace(result.state, **{field: poison(getattr(result.state, field))})
+    after = scax.train(sca, result.params, (x, y), steps=50, batch_size=20, records=1, state=state)
+    for params in (after.params, after.state.params):
+        assert np.isfinite(reached)
+        assert sca.problem.objective(params, x, y) < 1.05 * reached
+
+
+def test_going_astray_is_told(trained):
+    sca, result, (x, y), _ = trained
+    lost = dataclasses.replace(result.state, w=huge(result.state.w))
+    state, info = sca.step(lost, (x[:20], y[:20]))
+    assert info.status == scax.Status.RESTORED
+    assert not info.accepted
+    np.testing.assert_array_equal(state.w, lost.mean)
+    assert state.damping > result.state.damping
+    # without an average to go back to, or with acceptance off, the weights stay where they are
+    bold = dataclasses.replace(sca, acceptance=False)
+    assert bold.step(lost, (x[:20], y[:20]))[1].status != scax.Status.RESTORED
+    plain = dataclasses.replace(sca, mean_power=None)
+    assert plain.step(dataclasses.replace(lost, mean=None), (x[:20], y[:20]))[1].status != scax.Status.RESTORED
+
+
+def test_no_false_alarm(trained):
+    _, result, _, _ = trained
+    assert np.all(result.history["accepted"] == 1)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_damping_is_measured_in_the_curvature(scale):
+    """f ↦ scale · f multiplies J by the scale and the curvature by its square: τ follows, and δ shrinks alike."""
+    x, y = table()
+    net = scax.MLP((5, 12, 1))
+    taus, steps = [], []
+    for c in (1.0, scale):
+        problem = scax.Problem(lambda p, x, c=c: c * net.apply(p, x), scax.Squared())
+        sca = scax.SCA(problem)
+        state, info = sca.step(sca.init(net.init(jax.random.key(0))), (x[:20], c * y[:20]))
+        taus.append(info.damping)
+        steps.append(state.w)
+    np.testing.assert_allclose(taus[1] / taus[0], scale**2, rtol=1e-3)
+    np.testing.assert_allclose(steps[1], steps[0], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", [scax.Squared(), scax.Logistic(), scax.Softmax()])
+def test_curvature_is_half_the_trace(loss):
+    """½ tr ∇² of the linearized network's average loss, without products between outputs."""
+    k = 3 if isinstance(loss, scax.Softmax) else 1
+    x, y = table(rows=8)
+    y = jnp.arange(8) % 3 if k == 3 else (y > 0).astype(jnp.float32)
+    net = scax.MLP((5, 4, k))
+    problem = scax.Problem(net.apply, loss)
+    params = net.init(jax.random.key(1))
+    sca = scax.SCA(problem, damping=scax.Relative(share=1.0))
+    _, info = sca.step(sca.init(params), (x, y))
+    layout = problem.layout(params)
+    w, frozen = layout.flatten(params), layout.split(params)[1]
+    jacobian = jax.jacrev(lambda w: net.apply(layout.unflatten(w, frozen), x))(w)
+    z, targets = net.apply(params, x), loss.targets(y, k)
+    hessian = jax.vmap(jax.hessian(lambda z, t: loss.value(z[None], t[None])[0]))(z, targets)
+    expected = jnp.einsum("nkk,nkq,nkq->", hessian, jacobian, jacobian) / 2 / 8
+    np.testing.assert_allclose(info.damping, expected, rtol=1e-4)
+
+
+def test_estimated_squares_are_unbiased():
+    """The matrix-free form estimates Σ weight ‖J_i‖²: the average over seeds is the sum itself."""
+    x, _ = table(rows=10)
+    net = scax.MLP((5, 6, 2))
+    params = net.init(jax.random.key(0))
+    problem = scax.Problem(net.apply, scax.Squared())
+    sca = scax.SCA(problem, surrogate="full", damping=scax.Relative(share=1.0))
+    assert isinstance(sca.init(params).held.mean, jax.Array)
+    state, batch = sca.init(params), (x, jnp.zeros((10, 2)))
+    exact = scax.SCA(problem, damping=scax.Relative(share=1.0)).step(state, batch)[1].damping
+    seen = [
+        sca.step(dataclasses.replace(state, count=jnp.asarray(n)), batch)[1].damping / (1 + n / 25) for n in range(200)
+    ]
+    np.testing.assert_allclose(np.mean(seen), exact, rtol=0.05)
+    assert np.std(seen) < exact
+
+
+def test_full_linearization_has_its_own_share():
+    x, y = table()
+    net = scax.MLP((5, 12, 1))
+    problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
+    assert scax.SCA(problem, surrogate="full").damping is FULL
+    result = scax.train(
+        scax.SCA(problem, surrogate="full"), net.init(jax.random.key(0)), (x, y), steps=200, batch_size=20, records=4
+    )
+    assert np.all(result.history["accepted"] == 1)
+    assert result.history["objective"][-1] < 0.7 * problem.objective(net.init(jax.random.key(0)), x, y)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 400])
+@pytest.mark.parametrize("width", [1, 300])
+def test_any_batch_and_width(rows, width):
+    x, y = table()
+    net = scax.MLP((5, width, 1), activation="relu")
+    problem = scax.Problem(net.apply, scax.Squared())  # no ridge at all
+    params = net.init(jax.random.key(0))
+    result = scax.train(scax.SCA(problem), params, (x, y), steps=60, batch_size=rows, records=2)
+    assert np.all(np.isfinite(result.history["objective"]))
+    assert result.history["objective"][-1] < problem.objective(params, x, y)
+
+
+def test_carry_approaches_one():
+    rule = scax.Approach(0.9, scale=5.0)
+    np.testing.assert_allclose([rule.function(n) for n in (0, 5, 45)], [0.9, 0.95, 0.99])
+    for wrong in ({"initial": 1.0, "scale": 5.0}, {"initial": -0.1, "scale": 5.0}, {"initial": 0.9, "scale": 0.0}):
+        with pytest.raises(ValueError, match="must be"):
+            scax.Approach(**wrong)
