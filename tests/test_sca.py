@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
 import scax
-from scax.damping import Relative
+from scax.damping import Recovering, Relative
 from tests.agreement.reference import Reference
 from tests.cases import LOSSES, REGULARIZERS, mlp, rows, start
 
@@ -251,6 +251,7 @@ def test_every_status_has_a_message():
         ("step_size", lambda n: 0.2 / (1 + n)),
         ("averaging", 0.5),
         ("damping", 3.0),
+        ("damping", Recovering(base=0.5)),
         ("damping", Relative(share=0.5)),
         ("damping", Relative(scale=0.5)),
         ("carry", 0.0),
@@ -282,6 +283,19 @@ def test_the_solver_asked_for_is_the_one_used():
         iterations.add(int(sca.step(sca.init(params), batch)[1].iterations))
         assert f"solver {solver}: asked for" in sca.explain(params, batch[0])
     assert len(iterations) == 2
+
+
+def test_recovering_damping():
+    rule = Recovering(base=0.1, rise=10.0, fall=0.5)
+    yes, no = jnp.asarray(True), jnp.asarray(False)
+    held = rule.start(jnp.float32)
+    np.testing.assert_allclose([rule.first, rule.at(held, jnp.asarray(0), lambda: held)[0]], 0.1)
+    for accepted, expected in ((no, 1.0), (yes, 0.5), (yes, 0.25), (yes, 0.125), (yes, 0.1)):
+        tau, held = rule.judged(held, held, accepted)
+        np.testing.assert_allclose([tau, held], expected)
+    for _ in range(100):
+        tau, held = rule.judged(held, held, no)
+    np.testing.assert_allclose(tau, 1e5)
 
 
 def test_relative_damping():

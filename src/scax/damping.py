@@ -56,6 +56,38 @@ class Fixed(Damping):
 
 
 @struct
+class Recovering(Damping):
+    """τ rises by `rise` at a step that is not taken, falls back by `fall` at each that is, never below `base`.
+
+    It stops rising at a million times `base`, so that a run of bad batches cannot carry it to infinity.
+    """
+
+    base: Number
+    rise: Number = 4.0
+    fall: Number = 0.95
+
+    def __post_init__(self):
+        checks.positive("base", self.base)
+        checks.number("rise", self.rise, lambda v: v > 1, "a number > 1")
+        checks.fraction("fall", self.fall)
+
+    @property
+    def first(self):
+        return self.base
+
+    def start(self, dtype):
+        return jnp.asarray(self.base, dtype)
+
+    def at(self, held, n, curvature):
+        return held, held
+
+    def judged(self, held, tau, accepted):
+        risen = jnp.minimum(self.rise * tau, 1e6 * self.base)
+        tau = jnp.where(accepted, jnp.maximum(self.base, self.fall * tau), risen)
+        return tau, tau
+
+
+@struct
 class Memory:
     """What `Relative` remembers."""
 
