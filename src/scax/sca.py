@@ -194,8 +194,8 @@ def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     lost = inaccurate = rose = jnp.asarray(False)
     if sca.acceptance is not None:
         before = now.objective(lin)
-        if state.mean is not None:
-            lost = sca.acceptance.lost(before, level, n, lambda: now.objective_at(state.mean))
+        if (mean := state.mean) is not None:
+            lost = sca.acceptance.lost(before, level, n, lambda: now.objective_at(mean))
         level = jnp.where(lost, level, sca.acceptance.track(level, before, n))
         inaccurate = sca.acceptance.inaccurate(solution.optimality)
         after = jax.lax.cond(step_norm <= trust, lambda: before, lambda: now.objective_at(proposal))
