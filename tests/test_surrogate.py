@@ -10,7 +10,9 @@ from jax.flatten_util import ravel_pytree
 
 import scax
 from scax.datafit import Datafit
+from scax.layout import Layout
 from scax.linearize import linearize
+from scax.network import Network
 from scax.solvers import Fista
 from scax.surrogate import Surrogate
 from tests.agreement.reference import Reference
@@ -25,10 +27,12 @@ def setting(loss, regularizer):
     """The network as a function of flat weights, the data, and the regularizer."""
     net = mlp(K)
     params = start(net, 1)
-    w, unravel = ravel_pytree(params)
+    layout = Layout.of(params)
+    w = layout.flatten(params)
     x, y = jnp.asarray(rows(2, L)), jnp.asarray(LOSSES[loss].draw(3, L, K))
     part = LOSSES[loss].loss
-    return lambda w, x: net.apply(unravel(w), x), w, x, part, part.targets(y, K), REGULARIZERS[regularizer](w.size)
+    network = Network(scax.Problem(net.apply, part), layout, ())
+    return network, w, x, part, part.targets(y, K), REGULARIZERS[regularizer](w.size)
 
 
 def build(loss, regularizer, rho=1.0, memory=None, carried=None, form="dense"):

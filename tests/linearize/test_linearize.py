@@ -4,65 +4,99 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
 
 import scax
 from scax.batch import Pairs
+from scax.layout import Layout
 from scax.linearize import FORMS, Paired, linearize
 from scax.linearize.base import spectral_norm
-from tests.cases import mlp, rows, start
+from scax.network import Network
+from tests.cases import convolution, convolution_params, mlp, recurrent, recurrent_params, rows, start
 
-N, K = 5, 2
+N = 5
 
 
-def setting():
-    net = mlp(K)
-    w, unravel = ravel_pytree(start(net, 0))
-    return lambda w, x: net.apply(unravel(w), x), w, jnp.asarray(rows(1, N))
+def tied(params, x):
+    """One matrix used forwards and backwards, and a scale: layers, transposed layers and columns together."""
+    return params["scale"] * (jnp.tanh(x @ params["w"]) @ params["w"].T) @ params["out"]
+
+
+def tied_params():
+    rng = np.random.default_rng(0)
+    return {
+        "w": jnp.asarray(rng.normal(size=(3, 30))),
+        "scale": jnp.ones(()),
+        "out": jnp.asarray(rng.normal(size=(3, 2))),
+    }
+
+
+NETWORKS = {
+    "small": lambda: (mlp(2).apply, start(mlp(2), 0), rows(1, N)),
+    "wide": lambda: (mlp(2, (3, 30, 20)).apply, start(mlp(2, (3, 30, 20)), 0), rows(1, N)),
+    "convolution": lambda: (convolution, convolution_params(0, 2), rows(1, N, 36).reshape(N, 6, 6, 1)),
+    "recurrent": lambda: (recurrent, recurrent_params(0), rows(1, N, 14).reshape(N, 7, 2)),
+    "tied": lambda: (tied, tied_params(), rows(1, N)),
+}
 
 
 def pairs():
     return Pairs(jnp.zeros((0, 3)), jnp.asarray([0, 1, 4]), jnp.asarray([2, 0, 3]), jnp.ones(3))
 
 
-def wrapped(lin, paired):
-    return Paired(lin, pairs(), 4) if paired else lin
-
-
-@pytest.mark.parametrize("paired", [False, True], ids=["rows", "pairs"])
-@pytest.mark.parametrize("form", ["dense", "matrix-free"])
-def test_forms_agree_with_the_jacobian(form, paired, x64):
-    network, w, x = setting()
-    jacobian = jax.jacrev(lambda w: network(w, x))(w)
-    z = network(w, x)
+@pytest.mark.parametrize(
+    ("name", "paired"),
+    [("small", False), ("small", True), ("wide", False), ("convolution", False), ("recurrent", False), ("tied", False)],
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_agree_with_the_jacobian(form, name, paired, x64):
+    apply, params, x = NETWORKS[name]()
+    x, layout = jnp.asarray(x), Layout.of(params)
+    w = layout.flatten(params)
+    network = Network(scax.Problem(apply, scax.Squared()), layout, ())
+    z, jacobian = network(w, x), jax.jacrev(lambda w: network(w, x))(w)
     if paired:  # the first four rows, then three differences
         p = pairs()
         stack = lambda a: jnp.concatenate([a[:4], a[p.left] - a[p.right]])
         jacobian, z = stack(jacobian), stack(z)
-    m = z.shape[0]
-    lin = wrapped(linearize(network, w, x, form), paired)
+    m, k = z.shape
     rng = np.random.default_rng(2)
-    delta, v, scale = jnp.asarray(rng.normal(size=w.size)), jnp.asarray(rng.normal(size=z.shape)), jnp.ones(z.shape)
-    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
-    assert lin.size == w.size
-    close(lin.outputs, z)
-    close(lin.jvp(delta), jacobian @ delta)
-    close(lin.vjp(v), jnp.einsum("nkq,nk->q", jacobian, v))
-    close(lin.jacobian(), jacobian)
-    flat = jacobian.reshape(m * K, -1)
-    close(lin.gram().reshape(m * K, m * K), flat @ flat.T)
-    close(lin.row_squares(), jnp.sum(jacobian**2, axis=2))
-    close(lin.column_squares(scale * v), jnp.einsum("nkq,nk->q", jacobian**2, v**2))
+    delta, v = jnp.asarray(rng.normal(size=w.size)), jnp.asarray(rng.normal(size=z.shape))
     index, mask = jnp.asarray([3, 0, 5]), jnp.asarray([1.0, 1.0, 0.0])
-    close(lin.take(index, mask).jacobian(), jacobian[..., index] * mask)
-    norm = spectral_norm(lin, jnp.float64, rounds=200)
-    close(norm, jnp.linalg.norm(flat, 2) ** 2)
+
+    @jax.jit
+    def said(w, x, delta, v):
+        lin = linearize(network, w, x, form)
+        lin = Paired(lin, pairs(), 4) if paired else lin
+        assert lin.size == w.size
+        return {
+            "outputs": lin.outputs,
+            "jvp": lin.jvp(delta),
+            "vjp": lin.vjp(v),
+            "jacobian": lin.jacobian(),
+            "gram": lin.gram().reshape(m * k, m * k),
+            "row_squares": lin.row_squares(),
+            "column_squares": lin.column_squares(v),
+            "take": lin.take(index, mask).jacobian(),
+            "norm": spectral_norm(lin, jnp.float64, rounds=300),
+        }
+
+    flat = jacobian.reshape(m * k, -1)
+    expected = {
+        "outputs": z,
+        "jvp": jacobian @ delta,
+        "vjp": jnp.einsum("nkq,nk->q", jacobian, v),
+        "jacobian": jacobian,
+        "gram": flat @ flat.T,
+        "row_squares": jnp.sum(jacobian**2, axis=2),
+        "column_squares": jnp.einsum("nkq,nk->q", jacobian**2, v**2),
+        "take": jacobian[..., index] * mask,
+        "norm": jnp.linalg.norm(flat, 2) ** 2,
+    }
+    found = said(w, x, delta, v)
+    for part in expected:
+        np.testing.assert_allclose(found[part], expected[part], rtol=1e-8, atol=1e-10, err_msg=part)
 
 
 def test_a_vector_of_outputs_is_one_column(x64):
     problem = scax.Problem(lambda p, x: x @ p, scax.Squared())
     assert problem.outputs(jnp.ones(3), jnp.ones((4, 3))).shape == (4, 1)
-
-
-def test_every_form_is_known_here():
-    assert {"dense", "matrix-free"} <= set(FORMS)

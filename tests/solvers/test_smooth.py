@@ -11,6 +11,7 @@ import pytest
 import scax
 from scax.linear import ConjugateGradients, SampleSpace, WeightSpace
 from scax.solvers import SOLVERS, ConjugateGradientsSolver, Newton, SampleSpaceSolver, WeightSpaceSolver
+from scax.solvers.cost import Setting
 from scax.solvers.smooth import backtrack, newton_point
 from tests.test_surrogate import LOSS_NAMES, build
 
@@ -109,12 +110,12 @@ def test_auto_chooses_by_size():
     net = scax.MLP((3, 4, 2))
     smooth = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
     auto = scax.solvers.Auto()
-    assert auto.choose(smooth, 10**6, 3, 10**6).solver.name == "cg"
-    assert auto.choose(smooth, 100, 2, 30).solver.name == "weight-space"
-    small = auto.choose(smooth, 10, 2, 10_000)
-    assert small.solver.name not in {"weight-space", "fista", "cg"}
-    assert small.reason
-    rough = auto.choose(scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3)), 10, 2, 100)
+    assert auto.choose(Setting(smooth, 10**6, 3, 10**6)).solver.name == "cg"
+    assert auto.choose(Setting(smooth, 200, 2, 30)).solver.name == "weight-space"
+    small = auto.choose(Setting(smooth, 10, 2, 10_000))
+    assert small.solver.name == "sample-space"
+    assert "multiply-adds" in small.reason
+    rough = auto.choose(Setting(scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3)), 10, 2, 100))
     assert rough.solver.supports(scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3))) is None
     assert "L1" in rough.reason
-    assert Newton().choose(smooth, 1, 1, 1).reason == "asked for"
+    assert Newton().choose(Setting(smooth, 1, 1, 1)).reason == "asked for"

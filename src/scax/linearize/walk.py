@@ -38,7 +38,7 @@ class View:
     def then(self, eqn) -> "View":
         return View(self.leaf, (*self.steps, (eqn.primitive, tuple(eqn.params.items()))))
 
-    def apply(self, leaf: Array) -> Array:
+    def apply(self, leaf: Any) -> Any:
         for primitive, params in self.steps:
             leaf = primitive.bind(leaf, **dict(params))
         return leaf
@@ -77,7 +77,7 @@ class Use:
         once = 1 if self.additive else math.prod(self.data_shape) // self.inputs
         return math.prod(self.repeats) * once
 
-    def arrange(self, leaf: Array) -> Array:
+    def arrange(self, leaf: Any) -> Any:
         """The parameter as a matrix [C, F]."""
         seen = self.view.apply(leaf)
         free = [i for i in range(seen.ndim) if i not in self.param_contract]
@@ -234,7 +234,9 @@ def _run_scan(eqn, values, here: Path, uses, probes):
 
 def same_matrix(arrange: Callable, other: Callable, shape: tuple[int, ...]) -> str | None:
     """How two uses of one parameter see it: as the same matrix, as each other's transpose, or neither."""
-    one, two = (np.asarray(f(np.arange(math.prod(shape), dtype=np.int32).reshape(shape))) for f in (arrange, other))
+    places = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
+    with jax.ensure_compile_time_eval():  # inside a traced step too
+        one, two = (np.asarray(f(places)) for f in (arrange, other))
     if one.shape == two.shape and (one == two).all():
         return "same"
     return "transposed" if one.shape == two.shape[::-1] and (one == two.T).all() else None
