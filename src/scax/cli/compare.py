@@ -25,6 +25,7 @@ def compare(
         ),
     ] = "diabetes",
     target: Annotated[str | None, typer.Option(help="The column to predict, for a table.")] = None,
+    task: Annotated[str, typer.Option(help="regression, classification, or auto: the target decides.")] = "auto",
     methods: Annotated[str, typer.Option(help="Which to compare, separated by commas, or `all`.")] = "default",
     steps: Annotated[int, typer.Option(help="Iterations of each run.")] = 300,
     repeats: Annotated[int, typer.Option(help="Runs of each method, each with a new split and start.")] = 10,
@@ -32,6 +33,9 @@ def compare(
     hidden: Annotated[str, typer.Option(help="Widths of the hidden layers.")] = "10,6",
     l2: Annotated[float, typer.Option(help="Strength of the L2 penalty.")] = 0.02,
     seed: Annotated[int, typer.Option(help="Draws the splits, starts and batches.")] = 0,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where data sets are looked for first.", envvar="SCAX_DATA")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run folder to make.", show_default="runs/compare-NAME-1, …")
     ] = None,
@@ -48,6 +52,8 @@ def compare(
     absurd("l2", l2, 0, 1e6)
     absurd("seed", seed, 0, 2**31 - 1)
     widths = numbers("hidden", hidden)
+    if task not in {"auto", "regression", "classification"}:
+        raise UserError(f"--task is {task!r}: choose auto, regression or classification.")
 
     from ..train.run_folder import aside, free, refuse_existing, write_json
 
@@ -56,7 +62,7 @@ def compare(
     from . import compare_run
 
     chosen = compare_run.methods(names("methods", methods))
-    data = compare_run.load(table, target)
+    data = compare_run.load(table, target, task, data_dir)
     if len(data.x) < 2 * batch_size:
         raise UserError(
             f"{data.name} has {len(data.x)} rows, too few for mini-batches of {batch_size}: lower --batch-size."
@@ -71,7 +77,9 @@ def compare(
         "repeats": repeats,
         "seed": seed,
     }
-    results = compare_run.run(data, settings, quiet=json, command=_command(table, target, settings, methods, hidden))
+    results = compare_run.run(
+        data, settings, quiet=json, command=_command(table, target, task, settings, methods, hidden)
+    )
     from ..report import build
 
     with aside(folder) as working:
@@ -87,12 +95,14 @@ def compare(
     sys.stdout.flush()
 
 
-def _command(table: str, target: str | None, settings: dict[str, Any], methods: str, hidden: str) -> str:
+def _command(table: str, target: str | None, task: str, settings: dict[str, Any], methods: str, hidden: str) -> str:
     import shlex
 
     parts = ["scax", "compare", table]
     if target is not None:
         parts += ["--target", target]
+    if task != "auto":
+        parts += ["--task", task]
     if methods != "default":
         parts += ["--methods", methods]
     for name in ("steps", "repeats", "batch_size", "l2", "seed"):

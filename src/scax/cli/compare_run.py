@@ -9,12 +9,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from ..data import Preprocess, open_table
 from ..data.bundled import BUNDLED, Arrays, bundled
+from ..data.datasets import REMOTE, find
 from ..report.summary import NEAR, Interval, headline, places, rows
 from ..train import methods as known
 from ..train.compare import Settings, compare
 from ..train.run_folder import FORMAT, environment
 from .errors import UserError
+from .words import near
 
 
 def methods(wanted: list[str]) -> list[str]:
@@ -29,20 +32,36 @@ def methods(wanted: list[str]) -> list[str]:
     return list(dict.fromkeys(wanted))
 
 
-def near(name: str, names) -> str:
-    import difflib
-
-    found = difflib.get_close_matches(name, list(names), n=1)
-    return f" Did you mean {found[0]!r}?" if found else f" Choose from {', '.join(names)}."
-
-
-def load(table: str, target: str | None) -> Arrays:
-    """A bundled data set, or a table from a file."""
+def load(table: str, target: str | None, task: str, data_dir: Path | None) -> Arrays:
+    """A bundled data set, a downloaded one, or a table from a file."""
     if table in BUNDLED:
         if target is not None and target != BUNDLED[table].target:
             raise UserError(f"{table} predicts {BUNDLED[table].target!r}: leave --target out.")
         return bundled(table)
-    raise UserError(f"{table!r} is neither a file nor a data set.{near(table, BUNDLED)}")
+    if table in REMOTE and not Path(table).exists():
+        about, path = REMOTE[table], find(table, data_dir)
+        if path is None:
+            raise UserError(f"{table} is not here yet. Get it: scax datasets fetch {table}")
+        return _from_table(table, path, target or about.target, about.task, about.drop, about.header)
+    if not Path(table).exists():
+        known = [*BUNDLED, *REMOTE]
+        raise UserError(f"{table!r} is neither a file nor a data set.{near(table, known)}")
+    if target is None:
+        raise UserError(f"{table}: which column is to be predicted? Give --target.")
+    stem = Path(table).name.removesuffix(".gz").rpartition(".")[0] or Path(table).name
+    return _from_table(stem, Path(table), target, task, (), True)
+
+
+def _from_table(name: str, path: Path, target: str, task: str, drop: tuple[str, ...], header: bool) -> Arrays:
+    """All rows, encoded; each repeat standardizes its own training rows once more."""
+    opened = open_table(path, header=header)
+    found = Preprocess.fit(opened, target, task=None if task == "auto" else task, drop=drop)
+    x, y = found.arrays(opened)
+    goal = found.schema.target
+    if goal.task == "regression":
+        return Arrays(name, x.astype(float), found.restore(y), target, "regression")
+    kind = "binary" if len(goal.classes) == 2 else "multiclass"
+    return Arrays(name, x.astype(float), y.astype(int), target, kind, tuple(map(str, goal.classes)))
 
 
 def run(data: Arrays, settings: dict[str, Any], *, quiet: bool, command: str) -> dict[str, Any]:

@@ -26,7 +26,9 @@ def explain(error: BaseException) -> str | None:
         return _system(error)
     if isinstance(error, ModuleNotFoundError):
         return f"the package {error.name} is not installed. Install it: pip install {error.name}"
-    if any(kind.__name__ in {"TableError", "FileError", "RunFolderError"} for kind in type(error).__mro__):
+    if any(
+        kind.__name__ in {"TableError", "FileError", "RunFolderError", "DatasetError"} for kind in type(error).__mro__
+    ):
         return str(error)
     return None
 

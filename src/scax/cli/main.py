@@ -36,9 +36,9 @@ def _common(
         os.environ["SCAX_DEBUG"] = "1"
 
 
-from . import compare, predict, report, train  # noqa: E402
+from . import compare, datasets, predict, report, train  # noqa: E402
 
-for part in (train, predict, compare, report):
+for part in (train, predict, compare, report, datasets):
     part.register(cli)
 
 
