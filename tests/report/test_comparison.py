@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from scax.report import build
+from scax.report.build import build
 from scax.report.comparison import comparison_page
 from scax.report.summary import headline, interval, iterations_to, places, rows
 

@@ -80,7 +80,7 @@ def compare(
     results = compare_run.run(
         data, settings, quiet=json, command=_command(table, target, task, settings, methods, hidden)
     )
-    from ..report import build
+    from ..report.build import build
 
     with aside(folder) as working:
         write_json(working / "results.json", results)

@@ -14,8 +14,8 @@ def register(cli: typer.Typer) -> None:
 
 
 def datasets(
-    action: Annotated[str | None, typer.Argument(metavar="[fetch", help="Download a data set.")] = None,
-    name: Annotated[str | None, typer.Argument(metavar="NAME]", help="Which one.")] = None,
+    action: Annotated[str | None, typer.Argument(metavar="fetch", help="Download a data set.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Which one.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="A folder to look in first.", envvar="SCAX_DATA")] = None,
     json: Annotated[bool, typer.Option("--json", help="The list as JSON.")] = False,
 ) -> None:

@@ -15,8 +15,16 @@ def report(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="One page for several training runs, in this file.")
     ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Instead of a page, one SVG picture of a `scax compare` run.")
+    ] = None,
 ) -> None:
     """Build the HTML report from the files of a run folder, finished or not."""
+    if picture is not None:
+        from ..report.build import build_picture
+
+        print(f"Picture: {build_picture(runs[0], picture)}")
+        return
     from ..report.build import build, build_together
 
     if output is not None:

@@ -1,3 +1,1 @@
-"""Curves and tables as one HTML page, from run folders alone."""
-
-from .build import build as build
+"""Curves and tables as one HTML page, from run folders alone: `scax.report.build.build(folder)`."""

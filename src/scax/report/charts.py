@@ -27,27 +27,30 @@ def curves(name: str, lines: Sequence[Curve], xlabel: str, ylabel: str, *, wild_
     """
     with styled():
         fig = figure()
-        ax = fig.add_subplot()
-        low, high = np.inf, -np.inf
-        for line in sorted(lines, key=lambda c: c.strong):
-            values = np.ma.masked_invalid(line.values)
-            mean, sd = values.mean(axis=0), values.std(axis=0)
-            color, width, veil = SERIES[line.color], 2.4 if line.strong else 1.3, 0.2 if line.strong else 0.07
-            if line.values.shape[0] > 1:
-                ax.fill_between(line.x, mean - sd, mean + sd, color=color, alpha=veil, linewidth=0)
-            ax.plot(line.x, mean, color=color, linewidth=width, label=line.label, zorder=3 if line.strong else 2)
-            if mean.count():
-                settled = mean[len(mean) // 12 :].compressed() if wild_start and len(mean) > 12 else mean.compressed()
-                top = np.quantile(settled, 0.98) if wild_start else settled.max()
-                low, high = min(low, float(mean.min())), max(high, float(top))
-        ax.set_xscale("log")
-        ax.xaxis.set_major_locator(LogLocator(numticks=6))
-        _y_axis(ax, low, high)
-        ax.xaxis.set_major_formatter(FuncFormatter(short))
-        ax.xaxis.set_minor_formatter(NullFormatter())
-        ax.set_xlabel(xlabel)
-        ax.set_ylabel(ylabel)
+        draw_curves(fig.add_subplot(), lines, xlabel, ylabel, wild_start)
         return to_svg(fig, name)
+
+
+def draw_curves(ax, lines: Sequence[Curve], xlabel: str, ylabel: str, wild_start: bool) -> None:
+    low, high = np.inf, -np.inf
+    for line in sorted(lines, key=lambda c: c.strong):
+        values = np.ma.masked_invalid(line.values)
+        mean, sd = values.mean(axis=0), values.std(axis=0)
+        color, width, veil = SERIES[line.color], 2.4 if line.strong else 1.3, 0.2 if line.strong else 0.07
+        if line.values.shape[0] > 1:
+            ax.fill_between(line.x, mean - sd, mean + sd, color=color, alpha=veil, linewidth=0)
+        ax.plot(line.x, mean, color=color, linewidth=width, label=line.label, zorder=3 if line.strong else 2)
+        if mean.count():
+            settled = mean[len(mean) // 12 :].compressed() if wild_start and len(mean) > 12 else mean.compressed()
+            top = np.quantile(settled, 0.98) if wild_start else settled.max()
+            low, high = min(low, float(mean.min())), max(high, float(top))
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(numticks=6))
+    _y_axis(ax, low, high)
+    ax.xaxis.set_major_formatter(FuncFormatter(short))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(ylabel)
 
 
 def _y_axis(ax, low: float, high: float) -> None:
