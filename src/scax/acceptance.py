@@ -15,22 +15,16 @@ from .status import Status
 class Acceptance:
     """A step is taken if its solver's own residual is at most `residual`, and if it does not raise the objective of
     the very batch it was computed from by more than `rise` times the objective's recent level. Where an iterate turns
-    out to have gone astray, the run goes on from the averaged iterate.
-
-    The second test costs a forward pass. It is made whenever a step is longer than the longest one that has lately
-    passed it (`trust`, which fades by the factor `fade` per step): often at first, then for the unusual ones.
-    """
+    out to have gone astray, the run goes on from the averaged iterate."""
 
     residual: Number = 0.05
     rise: Number = 1.0
     memory: Number = 0.9
-    fade: Number = 0.98
 
     def __post_init__(self):
         checks.positive("residual", self.residual)
         checks.positive("rise", self.rise)
         checks.fraction("memory", self.memory)
-        checks.fraction("fade", self.fade)
 
     def inaccurate(self, optimality: Float[Array, ""]) -> Bool[Array, ""]:
         return ~(optimality <= self.residual)  # written so that NaN counts as inaccurate

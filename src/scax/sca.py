@@ -38,7 +38,6 @@ class State:
     damping: Float[Array, ""]
     held: Any  # what the damping rule remembers
     level: Float[Array, ""]  # recent level of the batch objective
-    trust: Float[Array, ""]  # the longest step that has lately passed the test of the batch objective
     count: Int[Array, ""]
     blocks: Partition | None
     frozen: tuple
@@ -108,7 +107,6 @@ class SCA:
             damping=jnp.asarray(self.damping.first, w.dtype),
             held=self.damping.start(w.dtype),
             level=jnp.zeros((), w.dtype),
-            trust=jnp.zeros((), w.dtype),
             count=jnp.asarray(0, jnp.int32),
             blocks=None if self.blocks is None else self.blocks.partition(layout, self.problem.regularizer, w.dtype),
             frozen=layout.split(params)[1],
@@ -190,7 +188,7 @@ def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     # the step, if it is one to take
     proposal = w + α * δ
     step_norm = α * jnp.linalg.norm(δ)
-    level, trust = state.level, state.trust
+    level = state.level
     lost = inaccurate = rose = jnp.asarray(False)
     if sca.acceptance is not None:
         before = now.objective(lin)
@@ -198,10 +196,7 @@ def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
             lost = sca.acceptance.lost(before, level, n, lambda: now.objective_at(mean))
         level = jnp.where(lost, level, sca.acceptance.track(level, before, n))
         inaccurate = sca.acceptance.inaccurate(solution.optimality)
-        after = jax.lax.cond(step_norm <= trust, lambda: before, lambda: now.objective_at(proposal))
-        rose = sca.acceptance.rose(before, after, level)
-        longest = sca.acceptance.fade * jnp.where(rose, 0, jnp.maximum(trust, step_norm))
-        trust = jnp.where(lost, trust, longest)
+        rose = sca.acceptance.rose(before, now.objective_at(proposal), level)
     accepted, status = verdict(jnp.isfinite(step_norm), solution.converged, inaccurate, rose, lost)
     taken = lambda new, old: jnp.where(accepted, new, old)
 
@@ -223,7 +218,6 @@ def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
         damping=τ_next,
         held=held,
         level=level,
-        trust=trust,
         count=n + 1,
     )
     info = Info(

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from ..linearize.base import exact
 from .base import Space
 from .cholesky import solve_positive
 
@@ -58,6 +59,7 @@ class SampleSpace(Space):
         theta, u = point
         return (theta / self.mu) * self.h + self.lin.vjp(u)
 
+    @exact
     def _gram(self, u):
         n, k = self.shape
         return (self.gram.reshape(n * k, n * k) @ u.reshape(-1)).reshape(n, k)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..network import Network
-from .base import Linearization
+from .base import Linearization, exact
 
 
 class Dense(Linearization):
@@ -25,15 +25,18 @@ class Dense(Linearization):
 
         return Dense(*jax.vmap(one)(x))
 
+    @exact
     def jvp(self, delta):
         return self.matrix @ delta
 
+    @exact
     def vjp(self, v):
         return v.reshape(-1) @ self.matrix.reshape(-1, self.size)
 
     def jacobian(self):
         return self.matrix
 
+    @exact
     def gram(self):
         n, k, q = self.matrix.shape
         flat = self.matrix.reshape(n * k, q)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..network import Network
-from .base import Linearization
+from .base import Linearization, exact
 from .dense import Dense
 from .walk import Path, Use, evaluate, find_uses, same_matrix
 
@@ -188,6 +188,7 @@ class Structured(Linearization):
             for leaf, found in plan.uses.items()
         }
 
+    @exact
     def jvp(self, delta):
         leaves = self.network.split(delta)
         parts = [layer.jvp(leaves[leaf]) for leaf, uses in self.layers.items() for layer in uses]
@@ -195,12 +196,14 @@ class Structured(Linearization):
             parts.append(self.columns.jvp(jnp.concatenate([jnp.ravel(leaves[i]) for i in self.plan.columns])))
         return _total(parts)
 
+    @exact
     def vjp(self, v):
         return self._join(
             {i: _total([layer.vjp(v, self.leaves[i]) for layer in uses]) for i, uses in self.layers.items()},
             None if self.columns is None else self.columns.vjp(v),
         )
 
+    @exact
     def gram(self):
         parts = [
             cross_gram(a, b, self.plan.relations[a.use.path, b.use.path])

@@ -52,7 +52,9 @@ class Solver:
         raise NotImplementedError
 
 
-def default_tolerance(dtype, given: float | None, eps_power: float) -> float:
-    """A tolerance as asked for, but never below what the precision can reach."""
+def reachable(tolerance: float | None, dtype) -> float:
+    """A tolerance as asked for, but never below what the precision can reach; by default 1e-12, in float32 1e-5."""
     eps = float(jax.numpy.finfo(dtype).eps)
-    return max(eps**eps_power if given is None else given, 16 * eps)
+    if tolerance is None:
+        tolerance = 1e-12 if eps < 1e-9 else 1e-5
+    return max(tolerance, 16 * eps)

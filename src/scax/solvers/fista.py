@@ -10,7 +10,7 @@ from .._struct import static, struct
 from ..linearize.base import spectral_norm
 from ..problem import Problem
 from ..surrogate import Surrogate
-from .base import Solution, Solver, default_tolerance
+from .base import Solution, Solver, reachable
 
 
 class _Iterate(NamedTuple):
@@ -42,7 +42,7 @@ class Fista(Solver):
     def solve(self, surrogate: Surrogate) -> Solution:
         lin, datafit, dtype = surrogate.lin, surrogate.datafit, surrogate.w.dtype
         z0 = lin.outputs
-        tolerance = default_tolerance(dtype, self.tolerance, 1.0)
+        tolerance = reachable(self.tolerance, dtype)
 
         def gap(delta):
             """Relative duality gap at δ."""

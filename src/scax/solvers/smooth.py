@@ -1,6 +1,5 @@
 """Smooth surrogates: a ridge, and any loss. One linear solve if the loss is quadratic, Newton otherwise."""
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import jax
@@ -11,7 +10,7 @@ from ..datafit import Datafit
 from ..linear import ConjugateGradients, SampleSpace, Space, WeightSpace
 from ..problem import Problem
 from ..surrogate import Surrogate
-from .base import Solution, Solver, default_tolerance
+from .base import Solution, Solver, reachable
 
 
 class Smooth(Solver):
@@ -33,7 +32,7 @@ class Smooth(Solver):
 
     def solve(self, surrogate: Surrogate) -> Solution:
         space, datafit, z0 = self.space(surrogate), surrogate.datafit, surrogate.lin.outputs
-        tolerance = default_tolerance(z0.dtype, self.tolerance, 0.75)
+        tolerance = reachable(self.tolerance, z0.dtype)
         if datafit.quadratic:
             factor, a, remainder = datafit.newton(z0)
             point = space.solve(factor, -a, remainder)  # the model is exact: its minimizer from δ = 0 is ŵ
@@ -44,53 +43,55 @@ class Smooth(Solver):
         return Solution(space.weights(point), optimality, iterations, converged)
 
 
-def newton_point(space: Space, datafit: Datafit, z0, point):
-    """The minimizer of the quadratic model at a point, and its residual in the true equations."""
-    rows = space.rows(point)
-    factor, a, remainder = datafit.newton(z0 + rows)
-    target = space.solve(factor, factor.apply(rows) - a, remainder)  # α = F(z̄ − z0) − a
-    return target, space.residual(target, datafit.gradient(z0 + space.rows(target)))
-
-
 def newton(space: Space, datafit: Datafit, z0, tolerance: float, max_iterations: int):
     """Newton's method with backtracking, from δ = 0, in the space's own coordinates."""
 
-    def objective(point):
-        return datafit.value(z0 + space.rows(point)) + space.energy(point)
-
     def step(carry):
         point, _, count, _ = carry
-        target, residual = newton_point(space, datafit, z0, point)
-        point, moved = backtrack(objective, point, target)
-        full = moved == 1
-        residual = jnp.where(full, residual, jnp.inf)
-        return point, residual, count + 1, moved == 0
+        rows = space.rows(point)
+        factor, a, remainder = datafit.newton(z0 + rows)
+        target = space.solve(factor, factor.apply(rows) - a, remainder)  # α = F(z̄ − z0) − a
+        target_rows = space.rows(target)
+        length = step_length(space, datafit, z0, (point, rows), (target, target_rows))
+        residual = space.residual(target, datafit.gradient(z0 + target_rows))
+        point = jax.tree.map(lambda p, q: jnp.where(length == 1, q, p + length * (q - p)), point, target)
+        return point, jnp.where(length == 1, residual, jnp.inf), count + 1, length == 0
 
     def unfinished(carry):
         _, residual, count, stuck = carry
-        return (residual > tolerance) & (count < max_iterations) & ~stuck
+        return ~(residual <= tolerance) & (count < max_iterations) & ~stuck
 
     start = (space.zero(), jnp.asarray(jnp.inf, z0.dtype), jnp.asarray(0), jnp.asarray(False))
-    point, _, count, _ = jax.lax.while_loop(unfinished, step, start)
-    residual = space.residual(point, datafit.gradient(z0 + space.rows(point)))
+    point, residual, count, stuck = jax.lax.while_loop(unfinished, step, start)
+    # without progress, or with its last step shortened, only the point itself can say how good it is
+    residual = jax.lax.cond(
+        jnp.isfinite(residual) & ~stuck,
+        lambda: residual,
+        lambda: space.residual(point, datafit.gradient(z0 + space.rows(point))),
+    )
     return point, residual, count, residual < jnp.sqrt(tolerance)
 
 
-def backtrack(objective: Callable, point, target):
-    """Go from point towards target, halving until the objective falls enough; 0 if it never does."""
-    value, slope = jax.jvp(objective, (point,), (jax.tree.map(jnp.subtract, target, point),))
-    slack = 8 * jnp.finfo(value.dtype).eps * jnp.abs(value)  # near the minimum the decrease drowns in rounding
+def step_length(space: Space, datafit: Datafit, z0, start, end):
+    """The longest of 1, ½, ¼, … at which the objective falls enough on the way from start to end; 0 if none does.
 
-    def mixed(t):
-        return jax.tree.map(lambda p, q: p + t * (q - p), point, target)
+    Along the way outputs are linear and the energy is quadratic in the length, so all lengths are tried at once.
+    """
+    (point, rows), (target, target_rows) = start, end
+    direction = jax.tree.map(jnp.subtract, target, point)
+    energy, energy_slope = jax.jvp(space.energy, (point,), (direction,))
+    bend = space.energy(target) - energy - energy_slope
+    value, loss_slope = jax.jvp(datafit.value, (z0 + rows,), (target_rows - rows,))
+    lengths = jnp.exp2(-jnp.arange(HALVINGS, dtype=rows.dtype))
+    losses = jax.vmap(lambda t: datafit.value(z0 + rows + t * (target_rows - rows)))(lengths)
+    rise = losses - value + lengths * energy_slope + lengths**2 * bend
+    slack = 8 * jnp.finfo(rows.dtype).eps * (jnp.abs(value) + jnp.abs(energy))  # near the minimum all is rounding
+    enough = rise <= 1e-4 * lengths * (loss_slope + energy_slope) + slack  # False for NaN
+    return jnp.where(jnp.any(enough), lengths[jnp.argmax(enough)], 0)
 
-    def too_high(t):
-        return ~(objective(mixed(t)) <= value + 1e-4 * t * slope + slack)  # written so that NaN counts as too high
 
-    t = jax.lax.while_loop(lambda t: too_high(t) & (t > 1e-6), lambda t: t / 2, jnp.ones((), value.dtype))
-    t = jnp.where(t > 1e-6, t, 0)
-    exact = jax.tree.map(lambda p, q: jnp.where(t == 1, q, p + t * (q - p)), point, target)
-    return exact, t
+#: step lengths tried: down to 2^-19, about 2e-6
+HALVINGS = 20
 
 
 @struct
@@ -155,7 +156,7 @@ class ConjugateGradientsSolver(Smooth):
     jacobian: ClassVar[str] = "matrix-free"
 
     def space(self, surrogate):
-        tolerance = default_tolerance(surrogate.w.dtype, self.tolerance, 0.75)
+        tolerance = reachable(self.tolerance, surrogate.w.dtype) / 10  # the solve inside must not limit the one outside
         return ConjugateGradients(
             surrogate.lin,
             surrogate.pull,
