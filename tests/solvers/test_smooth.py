@@ -12,35 +12,38 @@ import scax
 from scax.linear import ConjugateGradients, SampleSpace, WeightSpace
 from scax.solvers import SOLVERS, ConjugateGradientsSolver, Newton, SampleSpaceSolver, WeightSpaceSolver
 from scax.solvers.cost import Setting
-from scax.solvers.smooth import backtrack, newton_point
+from scax.solvers.smooth import step_length
 from tests.test_surrogate import LOSS_NAMES, build
 
 
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 def test_newton_is_monotone(loss, x64):
-    """Each backtracked step lowers the surrogate, whatever the coordinates."""
+    """Every iteration more lowers the surrogate, down to where its gradient is zero."""
     surrogate = build(loss, "l2")
-    space = SampleSpace(surrogate.lin, surrogate.pull, surrogate.curvature)
-    z0 = surrogate.lin.outputs
-
-    @jax.jit
-    def step(point):
-        target, _ = newton_point(space, surrogate.datafit, z0, point)
-        return backtrack(lambda p: surrogate.datafit.value(z0 + space.rows(p)) + space.energy(p), point, target)[0]
-
-    point, values = space.zero(), []
-    for _ in range(6):
-        values.append(float(surrogate.value(space.weights(point))))
-        point = step(point)
+    deltas = [jnp.zeros_like(surrogate.w)]
+    deltas += [jax.jit(lambda n=n: Newton(max_iterations=n).solve(surrogate).delta)() for n in range(1, 7)]
+    values = [float(surrogate.value(delta)) for delta in deltas]
     assert all(b <= a + 1e-12 for a, b in itertools.pairwise(values))
-    assert np.linalg.norm(jax.grad(surrogate.value)(space.weights(point))) < 1e-8
+    assert np.linalg.norm(jax.grad(surrogate.value)(deltas[-1])) < 1e-8
 
 
-def test_backtracking_stops_where_nothing_helps():
-    """Towards a point that is higher all the way: the step is zero and the point stays."""
-    point, moved = backtrack(lambda p: jnp.where(p == 0, 0.0, jnp.nan), jnp.zeros(()), jnp.ones(()))
-    assert moved == 0
-    assert point == 0
+def test_the_step_is_halved_until_the_surrogate_falls():
+    """On the way from 0 to 1 along which (z − ¼)² falls at first and is not known beyond ½."""
+
+    class Flat:
+        def energy(self, point):
+            return 0 * point
+
+    class Well:
+        def __init__(self, edge):
+            self.edge = edge
+
+        def value(self, z):
+            return jnp.where(jnp.sum(z) <= self.edge, jnp.sum((z - 0.25) ** 2), jnp.nan)
+
+    ends = (jnp.zeros(()), jnp.zeros((1, 1))), (jnp.ones(()), jnp.ones((1, 1)))
+    assert step_length(Flat(), Well(0.5), jnp.zeros((1, 1)), *ends) == 0.25
+    assert step_length(Flat(), Well(0.0), jnp.zeros((1, 1)), *ends) == 0, "nothing helps: stay"
 
 
 @pytest.mark.parametrize("loss", LOSS_NAMES)
