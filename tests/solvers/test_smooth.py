@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import scax
-from scax.linear import ConjugateGradients, SampleSpace, WeightSpace
+from scax.datafit import Datafit
+from scax.linear import ConjugateGradients, SampleSpace, Space, WeightSpace
 from scax.solvers import SOLVERS, ConjugateGradientsSolver, Newton, SampleSpaceSolver, WeightSpaceSolver
 from scax.solvers.cost import Setting
 from scax.solvers.smooth import step_length
@@ -30,11 +31,11 @@ def test_newton_is_monotone(loss, x64):
 def test_the_step_is_halved_until_the_surrogate_falls():
     """On the way from 0 to 1 along which (z − ¼)² falls at first and is not known beyond ½."""
 
-    class Flat:
+    class Flat(Space):
         def energy(self, point):
             return 0 * point
 
-    class Well:
+    class Well(Datafit):
         def __init__(self, edge):
             self.edge = edge
 
