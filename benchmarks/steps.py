@@ -199,13 +199,14 @@ def main() -> None:
     options = parser.parse_args()
     chosen = [c for c in CASES if not options.cases or any(part in c.name for part in options.cases)]
     machine, results = describe_machine(), []
-    for case in chosen:
-        results.append(measure(case, options.repeats, options.seconds))
-        print(markdown(results[-1:], machine).split("\n", 2 if len(results) > 1 else 0)[-1], flush=True)
     options.out.mkdir(parents=True, exist_ok=True)
     name = options.out / f"steps-{machine['platform']}"
-    name.with_suffix(".json").write_text(json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
-    name.with_suffix(".md").write_text(markdown(results, machine) + "\n")
+    for case in chosen:
+        results.append(measure(case, options.repeats, options.seconds))
+        table = markdown(results, machine)
+        print(markdown(results[-1:], machine), flush=True)
+        name.with_suffix(".json").write_text(json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
+        name.with_suffix(".md").write_text(table + "\n")
     print(f"written: {name}.json, {name}.md")
 
 
