@@ -46,17 +46,17 @@ def draw_curves(ax, lines: Sequence[Curve], xlabel: str, ylabel: str, wild_start
             low, high = min(low, float(mean.min())), max(high, float(top))
     ax.set_xscale("log")
     ax.xaxis.set_major_locator(LogLocator(numticks=6))
-    _y_axis(ax, low, high)
+    _y_axis(ax, low, high, log="objective" in ylabel or "loss" in ylabel)
     ax.xaxis.set_major_formatter(FuncFormatter(short))
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
 
 
-def _y_axis(ax, low: float, high: float) -> None:
+def _y_axis(ax, low: float, high: float, log: bool) -> None:
     if not np.isfinite([low, high]).all() or high <= low:
         return
-    if low > 0 and high / low > 3:
+    if log and low > 0 and high / low > 3:
         ax.set_yscale("log")
         ax.set_ylim(low / 1.08, high * 1.15)
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 100 else (1,), numticks=12))

@@ -43,11 +43,15 @@ def _what(results) -> str:
     data, run = results["dataset"], results["settings"]
     widths = "/".join(map(str, results["network"]))
     return (
-        f"{data['rows']:,} rows of {data['columns']} inputs, {results['task']} of “{data['target']}”. "
+        f"{data['rows']:,} rows of {data['columns']} inputs, {_task(results)} of “{data['target']}”. "
         f"A {widths} network ({results['weights']:,} weights) trained for {run['steps']:,} iterations on mini-batches "
         f"of {run['batch_size']}, {_times(run['repeats'])}, each with a new split and start; all methods get the same "
         "batches."
     )
+
+
+def _task(results) -> str:
+    return "regression" if results["task"] == "regression" else "classification"
 
 
 def _times(n: int) -> str:
@@ -60,7 +64,7 @@ def _how_to_read(results) -> str:
     tried = len(results["grid"]["rates"]) * len(results["grid"]["decays"])
     return (
         "Objective: average training loss plus penalty, lower is better. "
-        f"{score['name']} on held-out rows, {better} is better. Mean ± half a 95% interval over repeats; the "
+        f"Test {score['name']} is on held-out rows, {better} is better. Mean ± half a 95% interval over repeats; the "
         "difference is paired (same splits) and marked * where its interval excludes zero. "
         f"Each baseline runs at the one of {tried} learning rates and decays that gave it the lowest training "
         f"objective; SCA is not tuned. Iterations to best + {NEAR:.0%}: until the objective is at most that far above "
@@ -153,7 +157,7 @@ def _closer(results, table: list[Row]) -> list[str]:
         seen = results["methods"]["sca"]["curves"]
         tau, taken = np.array(seen["damping"], float), np.array(seen["accepted"], float)
         svg = charts.damping("damping", np.array(results["ends"], float), tau, taken)
-        note = "Damping rises when a step is refused and falls back after; one line per repeat, their mean in bold."
+        note = "SCA’s damping looks after itself; a step that would do harm is not taken. Bold: mean over repeats."
         out.append(page.chart("Damping and acceptance", svg, note))
     return out
 

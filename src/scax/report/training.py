@@ -121,7 +121,7 @@ def _closer(run: Run, number: int, several: bool) -> list[str]:
             out.append(page.chart(f"Confusion matrix{of}", svg, "Rows held out; shade: share of the true class."))
     steps, tau, taken = (_column(run, name) for name in ("step", "damping", "accepted"))
     svg = charts.damping(f"{tag}-damping", steps, tau[None], taken[None])
-    note = "Damping rises when a step is refused and falls back after."
+    note = "SCA’s damping looks after itself; a step that would do harm is not taken."
     out.append(page.chart(f"Damping and acceptance{of}", svg, note))
     return out
 
