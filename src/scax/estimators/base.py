@@ -16,14 +16,16 @@ from ..models import MLP
 from ..problem import Problem
 from ..regularizers import L1, L2, ElasticNet, GroupLasso, Regularizer, neuron_groups
 from ..sca import SCA
-from . import epochs, parameters
+from . import epochs, parameters, strength
 from .network import TRAINABLE, Network, from_params, glorot, padded_features, to_params
 from .rows import merge
 from .scaling import Scaling
 from .sparsity import Sparsity, finishing
 
 #: The linear system of one step has a row per sample and output; an automatic batch keeps it near this size.
-SYSTEM_SIZE = 256
+SYSTEM_SIZE = 128
+#: The strength alpha="auto" stands for in partial_fit, which has no rows to hold out.
+PARTIAL_STRENGTH = 1e-3
 
 
 class SCAEstimator(Sparsity, BaseEstimator):
@@ -37,13 +39,13 @@ class SCAEstimator(Sparsity, BaseEstimator):
         activation="tanh",
         *,
         penalty="l2",
-        alpha=1e-2,
+        alpha="auto",
         l1_ratio=0.5,
         damping="auto",
         batch_size="auto",
         max_iter=100,
-        tol=1e-4,
-        n_iter_no_change=10,
+        tol=1e-3,
+        n_iter_no_change=3,
         early_stopping=False,
         validation_fraction=0.1,
         standardize=True,
@@ -123,12 +125,13 @@ class SCAEstimator(Sparsity, BaseEstimator):
             self._initialize(targets, weight, random)
         held = None
         if self.early_stopping:
-            rows = self._held_out(y, random)
+            rows = self._held_out(y, self.validation_fraction, random)
             held = (x[rows], targets[rows], weight[rows])
-            x, targets, weight = x[~rows], targets[~rows], weight[~rows]
+            x, targets, weight, y = x[~rows], targets[~rows], weight[~rows], y[~rows]
         self.loss_curve_ = []
         self.validation_loss_curve_ = [] if self.early_stopping else None
         self._saved_state = None
+        self.alpha_ = self._strength(x, targets, weight, y, random)
         self._train(x, targets, weight, held, self.max_iter, random)
         if not self._converged:
             warnings.warn(
@@ -151,6 +154,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
             self._initialize(targets, weight, random)
         if not hasattr(self, "_random"):
             self._random, self.loss_curve_ = random, getattr(self, "loss_curve_", [])
+        self.alpha_ = PARTIAL_STRENGTH if isinstance(self.alpha, str) else float(self.alpha)
         self._train(x, targets, weight, None, 1, random)
         return self
 
@@ -176,19 +180,22 @@ class SCAEstimator(Sparsity, BaseEstimator):
         """Epochs until the loss stops falling; sets the learned attributes."""
         with jax.enable_x64(True):
             params = to_params(self.coefs_, self.intercepts_, self._output_offset)
-            method = self._method(params, weight)
+            method = self._method(params, self.alpha_)
             progress = epochs.start(method, params, np.uint32(random.randint(2**32, dtype=np.uint32)))
             layout = progress.state.layout  # read now: the progress is donated below
             if getattr(self, "_saved_state", None) is not None:
                 progress = progress.resume(self._saved_state)
             table = self._table(x, targets, weight)
-            held = None if held is None else self._table(*held)
+            early = held is not None
+            # without held-out rows any others stand in for them, in the shape the search has compiled for
+            like = round(strength.FRACTION * min(len(x), strength.MOST_ROWS))
+            rest = self._table(*held) if early else self._table(x[:1], targets[:1], weight[:1], epochs.padded(like))
             size = self._batch_size(len(x), targets.shape[1])
             done = 0
             while done < max_iter:
                 limit = min(epochs.CHUNK, max_iter - done)
                 stop = (limit, self.tol, self.n_iter_no_change)
-                progress, count, curve = epochs.advance(method, progress, table, held, *stop, batch_size=size)
+                progress, count, curve = epochs.advance(method, progress, table, rest, early, *stop, batch_size=size)
                 self._record(np.asarray(curve)[: int(count)], done)
                 done += int(count)
                 if bool(progress.stopped):
@@ -203,7 +210,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
         self.n_iter_ = done
         self.t_ += done * len(x)
         self.loss_ = self.loss_curve_[-1]
-        if held is not None:
+        if early:
             self.best_validation_loss_ = best
 
     def _record(self, curve: np.ndarray, done: int) -> None:
@@ -213,31 +220,61 @@ class SCAEstimator(Sparsity, BaseEstimator):
             validation.extend(curve[:, 1].tolist())
         if self.verbose:
             for i, (loss, value) in enumerate(curve):
-                extra = f", validation loss = {value:.8f}" if value != loss else ""
+                extra = "" if validation is None else f", validation loss = {value:.8f}"
                 print(f"Iteration {done + i + 1}, loss = {loss:.8f}{extra}")  # noqa: T201
 
-    def _method(self, params: dict, weight: np.ndarray) -> SCA:
+    def _strength(self, x, targets, weight, y, random: np.random.RandomState) -> float:
+        """alpha, or the strength found for "auto": short trainings from one start, judged on held-out rows."""
+        if not isinstance(self.alpha, str):
+            return float(self.alpha)
+        n = min(len(x), strength.MOST_ROWS)
+        if n < 4:
+            return float(strength.STRENGTHS[-1])
+        sizes = epochs.padded(n), epochs.padded(round(strength.FRACTION * n))
+        batch_size = self._batch_size(n, targets.shape[1])
+        count = strength.passes(n, batch_size)
+        seed = np.uint32(random.randint(2**32, dtype=np.uint32))
+        splits = []
+        with jax.enable_x64(True):
+            params = to_params(self.coefs_, self.intercepts_, self._output_offset)
+            for _ in range(strength.repeats(n)):
+                chosen = np.sort(random.permutation(len(x))[:n])
+                held = self._held_out(y[chosen], strength.FRACTION, random)
+                parts = zip((chosen[~held], chosen[held]), sizes, strict=True)
+                splits.append([self._table(x[rows], targets[rows], weight[rows], size) for rows, size in parts])
+
+            def trial(value: float) -> float:
+                method, total = self._method(params, value), 0.0
+                for table, held in splits:
+                    progress = epochs.start(method, params, seed)
+                    stop = (count, 0.0, count)
+                    _, _, curve = epochs.advance(method, progress, table, held, False, *stop, batch_size=batch_size)
+                    total += float(np.asarray(curve)[count - 1, 1])
+                return total
+
+            return strength.climb(trial)
+
+    def _method(self, params: dict, alpha: float) -> SCA:
         widths = (params["layers"][0]["weight"].shape[0], *(len(layer["bias"]) for layer in params["layers"]))
         network = Network(MLP(widths, self._activation()))
-        problem = Problem(network, self._loss(), self._regularizer(params), trainable=TRAINABLE)
+        problem = Problem(network, self._loss(), self._regularizer(params, alpha), trainable=TRAINABLE)
         options: dict[str, Any] = dict(self.sca_params or {})
         if not isinstance(self.damping, str):
             options["damping"] = float(self.damping)
         return SCA(problem, **options)
 
-    def _regularizer(self, params: dict) -> Regularizer:
-        strength = float(self.alpha)
+    def _regularizer(self, params: dict, alpha: float) -> Regularizer:
         if self.penalty == "l2":
-            return L2(strength)
+            return L2(alpha)
         if self.penalty == "l1":
-            return L1(strength)
+            return L1(alpha)
         if self.penalty == "elasticnet":
-            return ElasticNet(strength, float(self.l1_ratio))
-        return GroupLasso(strength, neuron_groups(params, trainable=TRAINABLE))
+            return ElasticNet(alpha, float(self.l1_ratio))
+        return GroupLasso(alpha, neuron_groups(params, trainable=TRAINABLE))
 
-    def _table(self, x: np.ndarray, targets: np.ndarray, weight: np.ndarray) -> epochs.Table:
+    def _table(self, x: np.ndarray, targets: np.ndarray, weight: np.ndarray, size: int | None = None) -> epochs.Table:
         extra = padded_features(x.shape[1]) - x.shape[1]
-        return epochs.Table.pad(np.pad(x, ((0, 0), (0, extra))), targets, weight)
+        return epochs.Table.pad(np.pad(x, ((0, 0), (0, extra))), targets, weight, size)
 
     def _batch_size(self, n: int, k: int) -> int:
         """Rows per step; a batch that holds every row is as long as the padded table."""
@@ -245,10 +282,10 @@ class SCAEstimator(Sparsity, BaseEstimator):
         size = automatic if isinstance(self.batch_size, str) else int(self.batch_size)
         return epochs.padded(n) if size >= n else size
 
-    def _held_out(self, y: np.ndarray, random: np.random.RandomState) -> np.ndarray:
+    def _held_out(self, y: np.ndarray, fraction: float, random: np.random.RandomState) -> np.ndarray:
         """Which rows are set aside: drawn at random, every stratum in proportion."""
         n = len(y)
-        count = max(1, round(self.validation_fraction * n))
+        count = max(1, round(fraction * n))
         if count >= n:
             raise ValueError(
                 f"early_stopping sets {count} of {n} samples aside and leaves none to train on: "

@@ -28,9 +28,9 @@ class Table:
     count: Int[Array, ""]
 
     @staticmethod
-    def pad(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> "Table":
+    def pad(x: np.ndarray, y: np.ndarray, weight: np.ndarray, size: int | None = None) -> "Table":
         n = len(x)
-        extra = padded(n) - n
+        extra = (padded(n) if size is None else size) - n
         rows = lambda a: jnp.asarray(np.pad(a, [(0, extra)] + [(0, 0)] * (a.ndim - 1)))
         return Table(rows(x), rows(y), rows(weight), jnp.asarray(n, jnp.int32))
 
@@ -75,34 +75,36 @@ def start(sca: SCA, params: Any, seed: Array) -> Progress:
 
 @functools.partial(jax.jit, static_argnames=("batch_size",), donate_argnames=("progress",))
 def advance(
-    sca: SCA, progress: Progress, table: Table, held: Table | None, limit, tol, patience, batch_size: int
+    sca: SCA, progress: Progress, table: Table, held: Table, early, limit, tol, patience, batch_size: int
 ) -> tuple[Progress, Int[Array, ""], Float[Array, "c 2"]]:
-    """Up to `limit` ≤ CHUNK epochs; (progress, how many, their training and monitored values)."""
-    rows, dtype = table.x.shape[0], table.x.dtype
-    batch_size = min(batch_size, rows)
+    """Up to `limit` ≤ CHUNK epochs; (progress, how many, their training and held-out values).
+
+    `early` says whether the loss on the held-out rows is monitored, and the best solution kept, or the objective on
+    the table and the last one. It is traced, so that both kinds of run share one program.
+    """
+    batch_size = min(batch_size, table.x.shape[0])
 
     def epoch(carry):
         progress, done, curve = carry
         key, sub = jax.random.split(progress.key)
-        state, _ = _pass(sca, progress.state, table, sub, batch_size)
+        state = _pass(sca, progress.state, table, sub, batch_size)
         solution = sca.solution(state)
         loss = evaluate(sca.problem, solution, table.batch(), penalty=True)
-        value = loss if held is None else evaluate(sca.problem, solution, held.batch(), penalty=False)
+        unseen = evaluate(sca.problem, solution, held.batch(), penalty=False)
+        value = jnp.where(early, unseen, loss)
         better = value < progress.best - tol
         since = jnp.where(better, 0, progress.since + 1)
-        # without held-out rows the last solution is kept: the objective only wobbles by then
-        keep = True if held is None else value < progress.best
         following = Progress(
             state,
             key,
-            jnp.where(keep, state.layout.flatten(solution), progress.kept),
-            jnp.where(better | (held is not None), jnp.minimum(value, progress.best), progress.best),
+            jnp.where(~early | (value < progress.best), state.layout.flatten(solution), progress.kept),
+            jnp.where(better | early, jnp.minimum(value, progress.best), progress.best),
             since,
             since >= patience,
         )
-        return following, done + 1, curve.at[done].set(jnp.stack([loss, value]))
+        return following, done + 1, curve.at[done].set(jnp.stack([loss, unseen]))
 
-    begin = (progress, jnp.asarray(0, jnp.int32), jnp.full((CHUNK, 2), jnp.nan, dtype))
+    begin = (progress, jnp.asarray(0, jnp.int32), jnp.full((CHUNK, 2), jnp.nan, table.x.dtype))
     return jax.lax.while_loop(lambda c: (c[1] < limit) & ~c[0].stopped, epoch, begin)
 
 
@@ -114,25 +116,21 @@ def whole(sca: SCA, params: Any, table: Table, count) -> Float[Array, "q"]:
 
 
 def _pass(sca: SCA, state, table: Table, key, batch_size: int):
-    """Every row once, in batches of equal size up to one row; (state, average batch loss)."""
+    """Every row once, in batches of equal size up to one row."""
     rows = table.x.shape[0]
     if batch_size == rows:
-        state, info = sca.step(state, table.batch())
-        return state, info.loss
+        return sca.step(state, table.batch())[0]
     real = jnp.arange(rows) < table.count
     bits = jax.random.bits(key, (rows,), jnp.uint32) >> 1
     order = jnp.argsort(jnp.where(real, bits, jnp.uint32(0xFFFFFFFF)))
     order = jnp.pad(order, (0, batch_size))
     batches = -(-table.count // batch_size)
 
-    def body(b, carry):
-        state, total = carry
+    def body(b, state):
         begin, end = b * table.count // batches, (b + 1) * table.count // batches
         index = jax.lax.dynamic_slice(order, (begin,), (batch_size,))
         inside = jnp.arange(batch_size) < end - begin
         batch = Batch(table.x[index], table.y[index], jnp.where(inside, table.weight[index], 0))
-        state, info = sca.step(state, batch)
-        return state, total + info.loss
+        return sca.step(state, batch)[0]
 
-    state, total = jax.lax.fori_loop(0, batches, body, (state, jnp.zeros((), table.x.dtype)))
-    return state, total / batches
+    return jax.lax.fori_loop(0, batches, body, state)

@@ -18,7 +18,8 @@ def check(estimator: Any) -> None:
     hidden_widths(estimator.hidden_layer_sizes)
     checks.choice("activation", estimator.activation, [*ACTIVATIONS, *ALIASES])
     checks.choice("penalty", estimator.penalty, PENALTIES)
-    checks.nonnegative("alpha", estimator.alpha)
+    if not _is_auto(estimator.alpha):
+        checks.nonnegative("alpha", estimator.alpha)
     checks.fraction("l1_ratio", estimator.l1_ratio)
     if not _is_auto(estimator.damping):
         checks.positive("damping", estimator.damping)

@@ -1,0 +1,38 @@
+"""alpha="auto": how strong the penalty should be, judged on rows that are held out."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+#: Decades of strength, tried from the middle outwards.
+STRENGTHS = 10.0 ** np.arange(-4, 1)
+FIRST = 2
+#: Rows that take part in the search at most, and the fraction of them that is held out.
+MOST_ROWS, FRACTION = 512, 0.25
+#: Steps for one trial, if that is neither less than 2 epochs nor more than 12.
+STEPS = 48
+
+
+def repeats(rows: int) -> int:
+    """How many times rows are held out: more often where they are few."""
+    return int(np.clip(400 // rows, 1, 4))
+
+
+def passes(rows: int, batch_size: int) -> int:
+    """Epochs for one trial."""
+    return int(np.clip(STEPS * batch_size // rows, 2, 12))
+
+
+def climb(trial: Callable[[float], float]) -> float:
+    """The strength with the smallest trial(strength), walking downhill from the middle of the list."""
+    values: dict[int, float] = {}
+
+    def value(i: int) -> float:
+        if i not in values:
+            values[i] = trial(float(STRENGTHS[i])) if 0 <= i < len(STRENGTHS) else np.inf
+        return values[i]
+
+    here = FIRST
+    while (there := min(here, here + 1, here - 1, key=value)) != here:
+        here = there
+    return float(STRENGTHS[here])
