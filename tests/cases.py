@@ -4,6 +4,7 @@ A new loss or regularizer is added here once, and the derivative, prox and agree
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import jax
@@ -131,6 +132,7 @@ class Parts:
 # -- networks: any pure function of (params, x) --------------------------------------------------
 
 
+@functools.cache  # the same object every time: what is compiled for it is compiled once
 def mlp(k: int = 1, widths: tuple[int, ...] = (3, 4)) -> scax.MLP:
     return scax.MLP((*widths, k), activation="tanh")
 

@@ -49,7 +49,7 @@ def test_one_compilation_per_problem_and_shape(compiled):
         state, _ = sca.step(sca.init(params), batch)
         return sca.step(state, batch)[0]
 
-    options = {"averaging": scax.PowerDecay(0.9, 0.1), "damping": 0.1, "acceptance": scax.Acceptance()}
+    options = {"averaging": scax.PowerDecay(0.9, 0.1), "damping": 0.1, "carry": 0.5, "acceptance": scax.Acceptance()}
     step(scax.SCA(problem, step_size=scax.PowerDecay(0.3, 0.5), **options), params, data(6))
     before = compiled()
     first = len(network.shapes)
