@@ -1,0 +1,580 @@
+"""How good the defaults are.
+
+    python -m experiments.defaults run --data-dir DIR
+    python -m experiments.defaults plot
+
+Parts of the run, each a section of the results file (docs/results/defaults.json):
+
+    targets     excess over the best known objective U*, the default beside what it replaced and beside itself with one
+                part taken out; seeds vmapped
+    baselines   first-order methods and L-BFGS, the learning rate of each tuned per data set, constant and with cosine
+                decay, last iterate and averaged: what they reach with 3 times SCA's iterations
+    time        seconds per step of SCA and Adam
+    batches     batch sizes 8 … 1024
+    robustness  random configurations (data, units, widths, activations, batch sizes, losses, precision) against Adam,
+                its learning rate tuned for each
+"""
+
+import argparse
+import dataclasses
+import functools
+import json
+import math
+import os
+import pathlib
+import re
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import scipy.optimize
+from jax.flatten_util import ravel_pytree
+
+import scax
+from scax.damping import Recovering
+from scax.data.shuffle import Shuffle
+from scax.train.loop import evaluate
+
+from .soap import soap
+
+RESULTS = pathlib.Path(__file__).parent.parent / "docs" / "results" / "defaults.json"
+LAMBDA = 1e-3
+
+
+# -- the data sets of the paper ------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    file: str
+    target: str
+    dropped: tuple[str, ...]
+    widths: tuple[int, ...]
+    best: float  # U*, the lowest objective known: L-BFGS from several starts
+    wanted: tuple[float, float, float]  # excess over U* aimed at, percent, after 50, 500 and 4000 iterations
+    separator: str = ","
+
+
+CASES = {
+    "CASP": Case("casp.csv.gz", "RMSD", (), (9, 10, 6, 1), 0.19451, (4.5, 2, 1)),
+    "Parkinsons": Case(
+        "parkinsons.csv.gz", "total_UPDRS", ("subject#", "motor_UPDRS"), (19, 15, 5, 1), 0.1025, (32, 12, 4)
+    ),
+    "SkillCraft1": Case("skillcraft1.csv.gz", "LeagueIndex", ("GameID",), (18, 15, 10, 1), 0.066545, (5, 1, 0.2)),
+    "Wine": Case("winequality-white.csv.gz", "quality", (), (11, 10, 4, 1), 0.051519, (4, 0.5, 0.1), ";"),
+}
+
+
+@functools.cache
+def load(folder: str, name: str):
+    """Inputs in [−½, ½], targets in [−.9, .9], missing values at the median; the first 75% of a fixed permutation."""
+    import polars
+
+    case = CASES[name]
+    frame = polars.read_csv(pathlib.Path(folder) / case.file, separator=case.separator, null_values=["?"])
+    y = frame[case.target].to_numpy().astype(float)
+    x = frame.drop(case.target, *case.dropped).to_numpy().astype(float)
+    x = np.where(np.isnan(x), np.nanmedian(x, axis=0), x)
+    unit = lambda a: (a - a.min(0)) / np.where(np.ptp(a, axis=0) > 0, np.ptp(a, axis=0), 1)
+    keep = np.random.default_rng(0).permutation(len(x))[: int(0.75 * len(x))]
+    return jnp.asarray(unit(x)[keep] - 0.5, jnp.float32), jnp.asarray(1.8 * unit(y)[keep] - 0.9, jnp.float32)
+
+
+def network(name: str) -> tuple[scax.MLP, scax.Problem]:
+    net = scax.MLP(CASES[name].widths, activation="tanh", output="tanh")
+    return net, scax.Problem(net.apply, scax.Squared(), scax.L2(LAMBDA))
+
+
+# -- one run, to be vmapped ----------------------------------------------------------------------------
+
+
+def follow(method, params, key, data, ends: tuple[int, ...], batch_size: int):
+    """Train, and look after each of `ends` steps: [ends, 2] objectives of the last iterate and of the averaged one."""
+    x, y = data
+    whole = scax.Batch(x, y)
+
+    def step(_, carry):
+        state, stream = carry
+        stream, rows = stream.draw(batch_size)
+        return method.step(state, scax.Batch(x[rows], y[rows]))[0], stream
+
+    carry, seen, done = (method.init(params), Shuffle.start(key, x.shape[0])), [], 0
+    for end in ends:
+        carry = jax.lax.fori_loop(0, end - done, step, carry)
+        both = (carry[0].params, method.solution(carry[0]))
+        seen.append(jnp.stack([evaluate(method.problem, p, whole) for p in both]))
+        done = end
+    return jnp.stack(seen)
+
+
+def starts(net: scax.MLP, seeds: int, dtype=jnp.float32):
+    keys = jax.vmap(jax.random.key)(jnp.arange(seeds))
+    return jax.vmap(lambda k: net.init(k, dtype))(keys), keys
+
+
+@functools.partial(jax.jit, static_argnames=("ends", "batch_size"))
+def over_seeds(method, params, keys, data, ends, batch_size):
+    return jax.vmap(lambda p, k: follow(method, p, k, data, ends, batch_size))(params, keys)
+
+
+# -- targets, and what each part of the default is for -------------------------------------------------
+
+ENDS = (10, 20, 50, 100, 200, 500, 1000, 2000, 4000)
+
+VARIANTS = {
+    "default": {},
+    "damping that does not grow": {"damping": scax.Relative(scale=1e9)},
+    "constant carry β = 0.9": {"carry": scax.Approach(0.9, scale=1e9)},
+    "no carry": {"carry": scax.Approach(0.0, scale=1e9)},
+    "step size .3/√(1 + n/20)": {"step_size": scax.PowerDecay(0.3, 0.5, scale=20.0)},
+    "share × 3": {"damping": scax.Relative(share=18e-4)},
+    "share / 3": {"damping": scax.Relative(share=2e-4)},
+    "before: τ = .03, β = .9, α = .3/√(1 + n/20)": {
+        "damping": Recovering(base=0.03),
+        "carry": scax.Approach(0.9, scale=1e9),
+        "step_size": scax.PowerDecay(0.3, 0.5, scale=20.0),
+    },
+}
+
+
+def targets(folder: str, seeds: int) -> dict:
+    out: dict = {"steps": ENDS, "seeds": seeds, "excess": {}}
+    for name, case in CASES.items():
+        net, problem = network(name)
+        params, keys = starts(net, seeds)
+        for variant, options in VARIANTS.items():
+            some = seeds if variant in ("default", "before: τ = .03, β = .9, α = .3/√(1 + n/20)") else min(seeds, 5)
+            cut = jax.tree.map(lambda leaf, some=some: leaf[:some], (params, keys))
+            u = over_seeds(scax.SCA(problem, **options), *cut, load(folder, name), ENDS, 20)
+            excess = 100 * (np.asarray(u, float) / case.best - 1)
+            out["excess"].setdefault(name, {})[variant] = {
+                "mean": excess[:, :, 1].mean(0).tolist(),
+                "sd": excess[:, :, 1].std(0, ddof=1).tolist(),
+                "last iterate": excess[:, :, 0].mean(0).tolist(),
+            }
+            print(name, variant, np.round(excess[:, :, 1].mean(0), 3), flush=True)
+    return out
+
+
+# -- baselines -----------------------------------------------------------------------------------------
+
+RATES = {
+    "Adam": (1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
+    "AdamW": (1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
+    "NAdam": (1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
+    "Lion": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
+    "Muon": (1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
+    "SOAP": (1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
+    "schedule-free AdamW": (3e-3, 1e-2, 3e-2, 1e-1, 3e-1),
+    "SGD, momentum .9": (3e-3, 1e-2, 3e-2, 1e-1, 3e-1),
+}
+MARKS = (50, 200, 500, 1333)  # SCA's iterations that the baselines are held against
+HORIZONS = (0, *(3 * n if n < 1333 else 4000 for n in MARKS))  # of the cosine decay; 0: constant
+
+
+def optimizer(name: str, rate):
+    return {
+        "Adam": lambda: optax.adam(rate),
+        "AdamW": lambda: optax.adamw(rate, weight_decay=LAMBDA),  # in place of the ridge's gradient
+        "NAdam": lambda: optax.nadam(rate),
+        "Lion": lambda: optax.lion(rate, weight_decay=0.0),
+        "Muon": lambda: optax.contrib.muon(rate),
+        "SOAP": lambda: soap(rate),
+        "schedule-free AdamW": lambda: optax.contrib.schedule_free_adamw(rate, weight_decay=0.0),
+        "SGD, momentum .9": lambda: optax.sgd(rate, momentum=0.9),
+    }[name]()
+
+
+def follow_baseline(name, problem, params, key, rate, horizon, data, ends, batch_size, power=8.0):
+    """As `follow`, for an optax optimizer whose learning rate and horizon are traced."""
+    x, y = data
+    free = name.startswith("schedule-free")
+    decay = lambda n: rate * jnp.where(horizon > 0, (1 + jnp.cos(jnp.pi * jnp.minimum(n / horizon, 1))) / 2, 1)
+    method = optimizer(name, rate if free else decay)
+    ridge = 0.0 if name == "AdamW" else LAMBDA
+
+    def objective(params, rows):
+        loss = jnp.mean(problem.loss.value(problem.outputs(params, x[rows]), problem.loss.targets(y[rows], 1)))
+        return loss + ridge / 2 * sum(jnp.sum(p**2) for p in jax.tree.leaves(params))
+
+    def step(n, carry):
+        params, state, mean, stream = carry
+        stream, rows = stream.draw(batch_size)
+        updates, state = method.update(jax.grad(objective)(params, rows), state, params)
+        params = optax.apply_updates(params, updates)
+        mean = jax.tree.map(lambda m, w: m + (w - m) * (power + 1) / (n + power + 1), mean, params)
+        return params, state, mean, stream
+
+    carry, seen, done = (params, method.init(params), params, Shuffle.start(key, x.shape[0])), [], 0
+    for end in ends:
+        carry = jax.lax.fori_loop(done, end, step, carry)
+        last = optax.contrib.schedule_free_eval_params(carry[1], carry[0]) if free else carry[0]
+        seen.append(jnp.stack([evaluate(problem, p, scax.Batch(x, y)) for p in (last, carry[2])]))
+        done = end
+    return jnp.stack(seen)
+
+
+@functools.partial(jax.jit, static_argnames=("name", "ends", "batch_size"))
+def over_grid(name, problem, grid, params, keys, data, ends, batch_size):
+    """[grid, seeds, ends, 2] for pairs (learning rate, horizon)."""
+
+    def one(setting, params, key):
+        return follow_baseline(name, problem, params, key, setting[0], setting[1], data, ends, batch_size)
+
+    return jax.vmap(jax.vmap(one, (None, 0, 0)), (0, None, None))(grid, params, keys)
+
+
+def baselines(folder: str, seeds: int) -> dict:
+    seeds = min(seeds, 4)
+    ends = tuple(HORIZONS[1:])
+    out: dict = {"seeds": seeds, "marks": MARKS, "ends": ends, "best": {}, "lbfgs": {}}
+    for name, case in CASES.items():
+        net, problem = network(name)
+        params, keys = starts(net, seeds)
+        data = load(folder, name)
+        sca = over_seeds(scax.SCA(problem), params, keys, data, MARKS, 20)
+        sca = 100 * (np.asarray(sca, float)[:, :, 1].mean(0) / case.best - 1)
+        out["best"][name] = {"SCA at the marks": sca.tolist()}
+        for method, rates in RATES.items():
+            horizons = (0,) if method.startswith("schedule-free") else HORIZONS
+            grid = jnp.asarray([(r, h) for r in rates for h in horizons], jnp.float32)
+
+            u = np.asarray(over_grid(method, problem, grid, params, keys, data, ends, 20), float).mean(
+                1
+            )  # [grid, ends, last or averaged]
+            excess = np.nan_to_num(100 * (u / case.best - 1), nan=np.inf)
+            best = []
+            for i in range(len(ends)):
+                g, kind = np.unravel_index(np.argmin(excess[:, i]), excess[:, i].shape)
+                setting = [float(grid[g, 0]), int(grid[g, 1]), ("last", "averaged")[kind]]
+                best.append({"excess": float(excess[g, i, kind]), "setting": setting})
+            out["best"][name][method] = best
+            print(name, method, [round(b["excess"], 2) for b in best], "SCA", np.round(sca, 2), flush=True)
+        out["lbfgs"][name] = lbfgs(problem, net, data, case, sca)
+        print(name, "L-BFGS", out["lbfgs"][name], flush=True)
+    return out
+
+
+def lbfgs(problem, net, data, case, marks) -> dict:
+    """Full-batch L-BFGS: iterations, and passes in units of one mini-batch, until each mark is reached."""
+    start, back = ravel_pytree(net.init(jax.random.key(0)))
+    both = jax.jit(jax.value_and_grad(lambda w: evaluate(problem, back(w), scax.Batch(*data))))
+    values: list[float] = []
+
+    def fun(w):
+        value, gradient = both(jnp.asarray(w, jnp.float32))
+        values.append(float(value))
+        return float(value), np.asarray(gradient, float)
+
+    iterates: list[int] = []
+    scipy.optimize.minimize(
+        fun, np.asarray(start, float), jac=True, method="L-BFGS-B",
+        callback=lambda _: iterates.append(len(values)), options={"maxiter": 1000, "maxcor": 20, "ftol": 0, "gtol": 0},
+    )  # fmt: skip
+    excess = 100 * (np.minimum.accumulate(values) / case.best - 1)
+    out = {}
+    for n, mark in zip(MARKS, marks, strict=True):
+        hit = np.flatnonzero(excess <= mark)
+        calls = int(hit[0]) + 1 if len(hit) else None
+        iterations = None if calls is None else int(np.searchsorted(iterates, calls) + 1)
+        out[str(n)] = {"iterations": iterations, "mini-batches": None if calls is None else calls * len(data[0]) // 20}
+    return out
+
+
+# -- time ----------------------------------------------------------------------------------------------
+
+
+def seconds(folder: str, seeds: int) -> dict:
+    """Seconds per step in one compiled loop, SCA and Adam in turn, the fastest of seven."""
+    out = {}
+    for name in CASES:
+        net, problem = network(name)
+        params, data = net.init(jax.random.key(0)), load(folder, name)
+        best = {}
+        methods = {"SCA": scax.SCA(problem), "Adam": scax.baseline(optax.adam(1e-2), problem, mean_power=8.0)}
+        for turn in range(8):
+            for label, method in methods.items():
+                began = time.perf_counter()
+                scax.train(method, params, data, steps=2000, batch_size=20, records=1)
+                spent = (time.perf_counter() - began) / 2000
+                if turn:  # the first turn compiles
+                    best[label] = min(best.get(label, math.inf), spent)
+        out[name] = best
+        print(name, {k: f"{1e6 * v:.0f} µs" for k, v in best.items()}, flush=True)
+    return out
+
+
+# -- batch sizes ---------------------------------------------------------------------------------------
+
+
+def batches(folder: str, seeds: int) -> dict:
+    seeds, steps, out = min(seeds, 3), (50, 200, 500), {}
+    for name in ("CASP", "SkillCraft1"):
+        net, problem = network(name)
+        params, keys = starts(net, seeds)
+        data = load(folder, name)
+        for size in (8, 20, 64, 256, 1024):
+            u = over_seeds(scax.SCA(problem), params, keys, data, steps, size)
+            grid = jnp.asarray([(r, h) for r in RATES["Adam"] for h in (0, steps[-1])], jnp.float32)
+
+            u_adam = over_grid("Adam", problem, grid, params, keys, data, steps, size)
+            adam = np.nan_to_num(np.asarray(u_adam, float).mean(1), nan=np.inf).min(axis=(0, 2))
+            percent = lambda v, name=name: (100 * (v / CASES[name].best - 1)).tolist()
+            mine = np.asarray(u, float)[:, :, 1].mean(0)
+            out.setdefault(name, {})[str(size)] = {"steps": steps, "SCA": percent(mine), "Adam, tuned": percent(adam)}
+            print(name, size, np.round(percent(mine), 2), "Adam", np.round(percent(adam), 2), flush=True)
+    return out
+
+
+# -- robustness ----------------------------------------------------------------------------------------
+
+
+def robustness(folder: str, seeds: int, structures: int = 40, draws: int = 5, steps: int = 300) -> dict:
+    """Random structures × draws of units and starts; Adam's learning rate is tuned for each structure and draw."""
+    rng = np.random.default_rng(1)
+    rows = []
+    for index in range(structures):
+        name = str(rng.choice(list(CASES)))
+        width = int(4 * 250 ** rng.random())  # 4 … 1000
+        depth = int(rng.integers(1, 3)) if width <= 128 else 1
+        activation = str(rng.choice(["tanh", "relu", "gelu"]))
+        kind = str(rng.choice(["squared", "logistic", "softmax"]))
+        size = int(8 * 128 ** rng.random())  # 8 … 1024
+        outputs = {"squared": int(rng.choice([1, 1, 3, 30])), "logistic": 1, "softmax": int(rng.choice([3, 10, 100]))}
+        k, dtype = outputs[kind], (jnp.float32, jnp.float64)[int(rng.random() < 0.3)]
+        scales = 10.0 ** rng.uniform(-3, 3, (draws, 2))
+        case = f"{name} {width}x{depth} {activation} {kind} k={k} L={size} {jnp.dtype(dtype).name}"
+        if size * k > 2048:
+            size = max(8, 2048 // k)
+        with jax.enable_x64(dtype == jnp.float64):
+            rows += _structure(folder, index, name, (width,) * depth, activation, kind, k, size, dtype, scales, steps)
+        mine = rows[-draws:]
+        print(index, case, [f"{r['ratio']:.2f}" for r in mine], flush=True)
+    ratios = np.array([r["ratio"] for r in rows])
+    return {
+        "steps": steps,
+        "runs": len(rows),
+        "not finite": int(np.sum(~np.isfinite(ratios))),
+        "above 1.5": int(np.sum(~(ratios <= 1.5))),
+        "median ratio": float(np.median(ratios)),
+        "largest ratio": float(np.max(ratios)),
+        "below 1": float(np.mean(ratios < 1)),
+        "rows": rows,
+    }
+
+
+def _structure(folder, index, name, hidden, activation, kind, k, size, dtype, scales, steps):
+    x, y = (np.asarray(a, float) for a in load(folder, name))
+    rng = np.random.default_rng(index)
+    if kind == "logistic":
+        y = (y > np.median(y)).astype(float)
+    elif kind == "softmax":
+        y = np.minimum(np.argsort(np.argsort(y)) * k // len(y), k - 1)
+    else:
+        y = np.stack([y] + [np.tanh(x @ rng.standard_normal(x.shape[1])) for _ in range(k - 1)], 1)
+    loss = {"squared": scax.Squared(), "logistic": scax.Logistic(), "softmax": scax.Softmax()}[kind]
+    net = scax.MLP((x.shape[1], *hidden, k), activation=activation)
+    problem = scax.Problem(net.apply, loss, scax.L2(1e-4))
+    params, keys = starts(net, len(scales), dtype)
+    standard = lambda a: (a - a.mean(0)) / np.where(a.std(0) > 0, a.std(0), 1)
+    tables = []
+    for a, b in scales:  # any units, standardized as the estimators do, in the precision of the run
+        tx = standard((a * x).astype(dtype))
+        ty = standard((b * y).astype(dtype)) if kind == "squared" else y.astype(int if kind == "softmax" else dtype)
+        tables.append((tx, ty))
+    data = tuple(jnp.asarray(np.stack(part)) for part in zip(*tables, strict=True))
+    whole = lambda params, d: evaluate(problem, params, scax.Batch(*d), rows=1024)
+
+    def descend(method, p, key, d):
+        def step(_, carry):
+            state, stream = carry
+            stream, rows = stream.draw(size)
+            return method.step(state, scax.Batch(d[0][rows], d[1][rows]))[0], stream
+
+        carry = (method.init(p), Shuffle.start(key, d[0].shape[0]))
+        return whole(method.solution(jax.lax.fori_loop(0, steps, step, carry)[0]), d)
+
+    def adam(p, key, d, rate):
+        objective = lambda p, rows: problem.batch_objective(
+            tuple(jax.tree.leaves(p)), p, scax.Batch(d[0][rows], d[1][rows])
+        )
+        method = optax.scale_by_adam()
+
+        def step(n, carry):
+            p, state, stream = carry
+            stream, rows = stream.draw(size)
+            updates, state = method.update(jax.grad(objective)(p, rows), state)
+            fall = rate * (1 + jnp.cos(jnp.pi * n / steps)) / 2
+            return jax.tree.map(lambda a, u: a - (fall * u).astype(a.dtype), p, updates), state, stream
+
+        carry = (p, method.init(p), Shuffle.start(key, d[0].shape[0]))
+        return whole(jax.lax.fori_loop(0, steps, step, carry)[0], d)
+
+    mine = jax.jit(lambda p, key, d: jax.lax.map(lambda c: descend(scax.SCA(problem), *c), (p, key, d)))(
+        params, keys, data
+    )
+    rates = jnp.asarray([1e-3, 3e-3, 1e-2, 3e-2, 1e-1], dtype)
+    sweep = jax.jit(lambda p, key, d: jax.lax.map(lambda c: jax.vmap(lambda r: adam(*c, r))(rates), (p, key, d)))
+    theirs = np.nanmin(np.asarray(sweep(params, keys, data), float), axis=1)
+    about = {"data": name, "hidden": hidden, "activation": activation, "loss": kind, "outputs": k, "batch": size}
+    return [
+        about | {"dtype": jnp.dtype(dtype).name, "SCA": float(u), "Adam": float(v), "ratio": float(u / v)}
+        for u, v in zip(np.asarray(mine, float), theirs, strict=True)
+    ]
+
+
+# -- pictures ------------------------------------------------------------------------------------------
+
+
+def plot(results: dict, folder: pathlib.Path) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    steps = results["targets"]["steps"]
+    fig, axes = plt.subplots(1, 4, figsize=(15, 3.8), constrained_layout=True)
+    for ax, (name, seen) in zip(axes, results["targets"]["excess"].items(), strict=True):
+        before = next(v for v in seen if v.startswith("before"))
+        for label, variant, style in (("SCA, default", "default", "C0-o"), ("SCA, before", before, "C7--")):
+            ax.loglog(steps, seen[variant]["mean"], style, ms=3, label=label)
+        if "baselines" in results:
+            ends = results["baselines"]["ends"]
+            found = results["baselines"]["best"][name]
+            for i, (method, best) in enumerate((m, b) for m, b in found.items() if not m.startswith("SCA")):
+                ax.loglog(ends, [b["excess"] for b in best], f"C{i % 6 + 1}:", marker="s", ms=3, lw=1, label=method)
+        ax.loglog((50, 500, 4000), CASES[name].wanted, "kx", ms=7, label="aimed at")
+        ax.set(title=name, xlabel="iterations")
+        ax.grid(which="both", alpha=0.2)
+    axes[0].set_ylabel("objective over U*, %")
+    axes[-1].legend(fontsize=7, loc="lower left")
+    fig.savefig(folder / "defaults-excess.svg")
+    plt.close(fig)
+    if "robustness" in results:
+        ratios = np.array([r["ratio"] for r in results["robustness"]["rows"]])
+        fig, ax = plt.subplots(figsize=(5.5, 3.2), constrained_layout=True)
+        ax.hist(ratios, bins=np.linspace(0, max(2, ratios.max()) + 0.05, 42), color="C0")
+        ax.axvline(1, color="k", lw=0.8)
+        ax.axvline(1.5, color="C3", lw=0.8, ls="--")
+        ax.set(xlabel="objective of SCA with its defaults / of tuned Adam", ylabel="runs")
+        fig.savefig(folder / "defaults-robustness.svg")
+        plt.close(fig)
+
+
+# -- tables --------------------------------------------------------------------------------------------
+
+
+def number(value: float) -> str:
+    return f"{value:.2g}" if abs(value) < 10 else f"{value:.0f}"
+
+
+def rows(head: list[str], body: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *body])
+
+
+def tables(results: dict) -> dict[str, str]:
+    """The tables of docs/how-to-choose.md, by name."""
+    out = {}
+    if "targets" in results:
+        steps, seen = results["targets"]["steps"], results["targets"]["excess"]
+        at = [steps.index(n) for n in (50, 500, 4000)]
+        three = lambda values: " / ".join(number(v) for v in values)
+        body = []
+        for name, case in CASES.items():
+            mine = [seen[name]["default"]["mean"][i] for i in at]
+            told = " / ".join(number(v) + ("" if v <= w else " ✗") for v, w in zip(mine, case.wanted, strict=True))
+            spread = three([seen[name]["default"]["sd"][i] for i in at])
+            body.append([name, told, spread, three(case.wanted)])
+        out["targets"] = rows(["", "default", "sd over seeds", "aimed at"], body)
+        variants = list(seen["CASP"])
+        body = [[v, *(three([seen[n][v]["mean"][i] for i in at]) for n in CASES)] for v in variants]
+        last = [three([seen[n]["default"]["last iterate"][i] for i in at]) for n in CASES]
+        body.insert(1, ["its last iterate instead of the average", *last])
+        out["parts"] = rows(["", *CASES], body)
+    if "baselines" in results:
+        found, ends = results["baselines"]["best"], results["baselines"]["ends"]
+        body = []
+        for method in ["SCA at the marks", *RATES]:
+            if not all(method in found[n] for n in found):
+                continue
+            cells = []
+            for name in found:
+                marks = found[name]["SCA at the marks"]
+                values = marks if method.startswith("SCA") else [b["excess"] for b in found[name][method]]
+                cells.append(
+                    " / ".join(number(v) + (" ✗" if v < m else "") for v, m in zip(values, marks, strict=True))
+                )
+            label = "SCA after " if method.startswith("SCA") else method + " after "
+            body.append([label + " / ".join(map(str, MARKS if method.startswith("SCA") else ends)), *cells])
+        if results["baselines"]["lbfgs"]:
+            calls = results["baselines"]["lbfgs"]
+            told = lambda c: " / ".join(
+                "–" if c[str(n)]["iterations"] is None else str(c[str(n)]["iterations"]) for n in MARKS
+            )
+            body.append(["L-BFGS on all rows: iterations to SCA's objective", *(told(calls[n]) for n in found)])
+        out["baselines"] = rows(["", *found], body)
+    if "time" in results:
+        body = [[n, *(f"{1e6 * results['time'][n][m]:.0f} µs" for m in ("SCA", "Adam"))] for n in results["time"]]
+        out["time"] = rows(["", "SCA", "Adam"], body)
+    if "batches" in results:
+        three = lambda values: " / ".join(number(v) for v in values)
+        body = []
+        for name, sizes in results["batches"].items():
+            body += [[name, size, three(seen["SCA"]), three(seen["Adam, tuned"])] for size, seen in sizes.items()]
+        out["batches"] = rows(
+            ["", "batch", "SCA, default, after 50 / 200 / 500", "Adam, tuned, after 50 / 200 / 500"], body
+        )
+    if "robustness" in results:
+        r = results["robustness"]
+        body = [
+            ["runs", str(r["runs"])],
+            ["not finite", str(r["not finite"])],
+            ["objective above 1.5 × tuned Adam's", str(r["above 1.5"])],
+            ["objective below tuned Adam's", f"{100 * r['below 1']:.0f}%"],
+            ["median ratio to tuned Adam's", f"{r['median ratio']:.2f}"],
+            ["largest ratio", f"{r['largest ratio']:.2f}"],
+        ]
+        out["robustness"] = rows(["", ""], body)
+    return out
+
+
+def write_tables(results: dict, page: pathlib.Path) -> None:
+    """Put each table between its markers in the page."""
+    text = page.read_text()
+    for name, table in tables(results).items():
+        text = re.sub(
+            f"(<!-- {name} -->\n).*?(<!-- end -->)", lambda m, t=table: m[1] + t + "\n" + m[2], text, flags=re.S
+        )
+    page.write_text(text)
+
+
+PARTS = {"targets": targets, "baselines": baselines, "time": seconds, "batches": batches, "robustness": robustness}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="experiments.defaults", description=__doc__.split("\n")[0])
+    parser.add_argument("command", choices=["run", "plot"])
+    parser.add_argument("--data-dir", default=os.environ.get("SCAX_DATA", "."), help="where the tables are")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
+    args = parser.parse_args()
+    results = json.loads(args.out.read_text()) if args.out.exists() else {}
+    if args.command == "plot":
+        folder = args.out.parent.parent / "images"
+        folder.mkdir(parents=True, exist_ok=True)
+        plot(results, folder)
+        write_tables(results, folder.parent / "how-to-choose.md")
+        return
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    for part in args.parts:
+        began = time.perf_counter()
+        results[part] = PARTS[part](args.data_dir, args.seeds)
+        print(f"{part}: {time.perf_counter() - began:.0f} s", flush=True)
+        args.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
