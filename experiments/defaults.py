@@ -177,7 +177,7 @@ HORIZONS = (0, *(3 * n if n < 1333 else 4000 for n in MARKS))  # of the cosine d
 def optimizer(name: str, rate):
     return {
         "Adam": lambda: optax.adam(rate),
-        "AdamW": lambda: optax.adamw(rate, weight_decay=LAMBDA),  # in place of the ridge's gradient
+        "AdamW": lambda: optax.adamw(rate),  # its decay comes on top of the ridge
         "NAdam": lambda: optax.nadam(rate),
         "Lion": lambda: optax.lion(rate, weight_decay=0.0),
         "Muon": lambda: optax.contrib.muon(rate),
@@ -193,11 +193,10 @@ def follow_baseline(name, problem, params, key, rate, horizon, data, ends, batch
     free = name.startswith("schedule-free")
     decay = lambda n: rate * jnp.where(horizon > 0, (1 + jnp.cos(jnp.pi * jnp.minimum(n / horizon, 1))) / 2, 1)
     method = optimizer(name, rate if free else decay)
-    ridge = 0.0 if name == "AdamW" else LAMBDA
 
     def objective(params, rows):
         loss = jnp.mean(problem.loss.value(problem.outputs(params, x[rows]), problem.loss.targets(y[rows], 1)))
-        return loss + ridge / 2 * sum(jnp.sum(p**2) for p in jax.tree.leaves(params))
+        return loss + LAMBDA / 2 * sum(jnp.sum(p**2) for p in jax.tree.leaves(params))
 
     def step(n, carry):
         params, state, mean, stream = carry

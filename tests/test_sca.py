@@ -308,6 +308,9 @@ def test_relative_damping():
     np.testing.assert_allclose(tau, 0.1 * 4 * 1.5)  # average curvature 4, and half a scale later
     for unknown in (jnp.nan, jnp.inf, 0.0):
         assert rule.at(held, jnp.asarray(2), curvature(unknown))[1].mean == 4
+    assert rule.at(held, jnp.asarray(9), curvature(100.0))[1].mean == 4  # later it looks at one batch in eight
+    np.testing.assert_allclose(rule.at(held, jnp.asarray(8), curvature(13.0))[1].mean, (8 * 4 + 13) / 9)
+    np.testing.assert_allclose(rule.at(held, jnp.asarray(16), curvature(14.0))[1].mean, (9 * 4 + 14) / 10)
     after, held = rule.judged(held, tau, no)
     np.testing.assert_allclose(after, 10 * tau)
     after, held = rule.judged(held, after, yes)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -87,6 +88,10 @@ class Recovering(Damping):
         return tau, tau
 
 
+#: `Relative` looks at every batch this far into a run, and then at one batch in as many: S̄ is an average anyway.
+EVERY = 8
+
+
 @struct
 class Memory:
     """What `Relative` remembers."""
@@ -125,9 +130,12 @@ class Relative(Damping):
         return Memory(jnp.zeros((), dtype), jnp.ones((), dtype))
 
     def at(self, held, n, curvature):
-        now, mean = curvature(), held.mean
+        mean = held.mean
+        looked = jnp.where(n < EVERY, n, EVERY + (n - EVERY) // EVERY)  # how often before
+        look = (n < EVERY) | (n % EVERY == 0) | (mean == 0)
+        now = jax.lax.cond(look, curvature, lambda: mean)
         known = jnp.isfinite(now) & (now > 0)
-        mean = mean + jnp.where(known, now - mean, 0) / jnp.where(mean > 0, n + 1, 1)  # S̄_n
+        mean = mean + jnp.where(known, now - mean, 0) / jnp.where(mean > 0, looked + 1, 1)  # S̄_n
         tau = self.share * jnp.maximum(mean, jnp.finfo(mean.dtype).eps) * (1 + n / self.scale) * held.boost
         return tau, Memory(mean, held.boost)
 
