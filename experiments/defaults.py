@@ -139,12 +139,15 @@ VARIANTS = {
 }
 
 
-def targets(folder: str, seeds: int) -> dict:
-    out: dict = {"steps": ENDS, "seeds": seeds, "excess": {}}
+def targets(folder: str, seeds: int, out: dict, save) -> None:
+    out.update({"steps": ENDS, "seeds": seeds})
+    out.setdefault("excess", {})
     for name, case in CASES.items():
         net, problem = network(name)
         params, keys = starts(net, seeds)
         for variant, options in VARIANTS.items():
+            if variant in out["excess"].get(name, {}):
+                continue
             some = seeds if variant in ("default", "before: τ = .03, β = .9, α = .3/√(1 + n/20)") else min(seeds, 5)
             cut = jax.tree.map(lambda leaf, some=some: leaf[:some], (params, keys))
             u = over_seeds(scax.SCA(problem, **options), *cut, load(folder, name), ENDS, 20)
@@ -155,7 +158,7 @@ def targets(folder: str, seeds: int) -> dict:
                 "last iterate": excess[:, :, 0].mean(0).tolist(),
             }
             print(name, variant, np.round(excess[:, :, 1].mean(0), 3), flush=True)
-    return out
+            save()
 
 
 # -- baselines -----------------------------------------------------------------------------------------
@@ -225,18 +228,22 @@ def over_grid(name, problem, grid, params, keys, data, ends, batch_size):
     return jax.vmap(jax.vmap(one, (None, 0, 0)), (0, None, None))(grid, params, keys)
 
 
-def baselines(folder: str, seeds: int) -> dict:
+def baselines(folder: str, seeds: int, out: dict, save) -> None:
     seeds = min(seeds, 4)
     ends = tuple(HORIZONS[1:])
-    out: dict = {"seeds": seeds, "marks": MARKS, "ends": ends, "best": {}, "lbfgs": {}}
+    out.update({"seeds": seeds, "marks": MARKS, "ends": ends})
+    out.setdefault("best", {})
+    out.setdefault("lbfgs", {})
     for name, case in CASES.items():
         net, problem = network(name)
         params, keys = starts(net, seeds)
         data = load(folder, name)
         sca = over_seeds(scax.SCA(problem), params, keys, data, MARKS, 20)
         sca = 100 * (np.asarray(sca, float)[:, :, 1].mean(0) / case.best - 1)
-        out["best"][name] = {"SCA at the marks": sca.tolist()}
+        out["best"].setdefault(name, {})["SCA at the marks"] = sca.tolist()
         for method, rates in RATES.items():
+            if method in out["best"][name]:
+                continue
             horizons = (0,) if method.startswith("schedule-free") else HORIZONS
             grid = jnp.asarray([(r, h) for r in rates for h in horizons], jnp.float32)
 
@@ -251,9 +258,11 @@ def baselines(folder: str, seeds: int) -> dict:
                 best.append({"excess": float(excess[g, i, kind]), "setting": setting})
             out["best"][name][method] = best
             print(name, method, [round(b["excess"], 2) for b in best], "SCA", np.round(sca, 2), flush=True)
-        out["lbfgs"][name] = lbfgs(problem, net, data, case, sca)
-        print(name, "L-BFGS", out["lbfgs"][name], flush=True)
-    return out
+            save()
+        if name not in out["lbfgs"]:
+            out["lbfgs"][name] = lbfgs(problem, net, data, case, sca)
+            print(name, "L-BFGS", out["lbfgs"][name], flush=True)
+            save()
 
 
 def lbfgs(problem, net, data, case, marks) -> dict:
@@ -285,9 +294,8 @@ def lbfgs(problem, net, data, case, marks) -> dict:
 # -- time ----------------------------------------------------------------------------------------------
 
 
-def seconds(folder: str, seeds: int) -> dict:
-    """Seconds per step in one compiled loop, SCA and Adam in turn, the fastest of seven."""
-    out = {}
+def seconds(folder: str, seeds: int, out: dict, save) -> None:
+    """Processor seconds per step in one compiled loop, SCA and Adam in turn, the fastest of seven."""
     for name in CASES:
         net, problem = network(name)
         params, data = net.init(jax.random.key(0)), load(folder, name)
@@ -295,26 +303,28 @@ def seconds(folder: str, seeds: int) -> dict:
         methods = {"SCA": scax.SCA(problem), "Adam": scax.baseline(optax.adam(1e-2), problem, mean_power=8.0)}
         for turn in range(8):
             for label, method in methods.items():
-                began = time.perf_counter()
+                began = time.process_time()
                 scax.train(method, params, data, steps=2000, batch_size=20, records=1)
-                spent = (time.perf_counter() - began) / 2000
+                spent = (time.process_time() - began) / 2000
                 if turn:  # the first turn compiles
                     best[label] = min(best.get(label, math.inf), spent)
         out[name] = best
         print(name, {k: f"{1e6 * v:.0f} µs" for k, v in best.items()}, flush=True)
-    return out
+        save()
 
 
 # -- batch sizes ---------------------------------------------------------------------------------------
 
 
-def batches(folder: str, seeds: int) -> dict:
-    seeds, steps, out = min(seeds, 3), (50, 200, 500), {}
+def batches(folder: str, seeds: int, out: dict, save) -> None:
+    seeds, steps = min(seeds, 3), (50, 200, 500)
     for name in ("CASP", "SkillCraft1"):
         net, problem = network(name)
         params, keys = starts(net, seeds)
         data = load(folder, name)
         for size in (8, 20, 64, 256, 1024):
+            if str(size) in out.get(name, {}):
+                continue
             u = over_seeds(scax.SCA(problem), params, keys, data, steps, size)
             grid = jnp.asarray([(r, h) for r in RATES["Adam"] for h in (0, steps[-1])], jnp.float32)
 
@@ -324,16 +334,18 @@ def batches(folder: str, seeds: int) -> dict:
             mine = np.asarray(u, float)[:, :, 1].mean(0)
             out.setdefault(name, {})[str(size)] = {"steps": steps, "SCA": percent(mine), "Adam, tuned": percent(adam)}
             print(name, size, np.round(percent(mine), 2), "Adam", np.round(percent(adam), 2), flush=True)
-    return out
+            save()
 
 
 # -- robustness ----------------------------------------------------------------------------------------
 
 
-def robustness(folder: str, seeds: int, structures: int = 40, draws: int = 5, steps: int = 300) -> dict:
+def robustness(
+    folder: str, seeds: int, out: dict, save, structures: int = 40, draws: int = 5, steps: int = 200
+) -> None:
     """Random structures × draws of units and starts; Adam's learning rate is tuned for each structure and draw."""
     rng = np.random.default_rng(1)
-    rows = []
+    rows = out.setdefault("rows", [])
     for index in range(structures):
         name = str(rng.choice(list(CASES)))
         width = int(4 * 250 ** rng.random())  # 4 … 1000
@@ -344,24 +356,27 @@ def robustness(folder: str, seeds: int, structures: int = 40, draws: int = 5, st
         outputs = {"squared": int(rng.choice([1, 1, 3, 30])), "logistic": 1, "softmax": int(rng.choice([3, 10, 100]))}
         k, dtype = outputs[kind], (jnp.float32, jnp.float64)[int(rng.random() < 0.3)]
         scales = 10.0 ** rng.uniform(-3, 3, (draws, 2))
+        size = max(8, min(size, 512 // k))  # minutes, not hours; larger batches are in the part `batches`
         case = f"{name} {width}x{depth} {activation} {kind} k={k} L={size} {jnp.dtype(dtype).name}"
-        if size * k > 2048:
-            size = max(8, 2048 // k)
+        if len(rows) > index * draws:
+            continue
         with jax.enable_x64(dtype == jnp.float64):
             rows += _structure(folder, index, name, (width,) * depth, activation, kind, k, size, dtype, scales, steps)
         mine = rows[-draws:]
         print(index, case, [f"{r['ratio']:.2f}" for r in mine], flush=True)
-    ratios = np.array([r["ratio"] for r in rows])
-    return {
-        "steps": steps,
-        "runs": len(rows),
-        "not finite": int(np.sum(~np.isfinite(ratios))),
-        "above 1.5": int(np.sum(~(ratios <= 1.5))),
-        "median ratio": float(np.median(ratios)),
-        "largest ratio": float(np.max(ratios)),
-        "below 1": float(np.mean(ratios < 1)),
-        "rows": rows,
-    }
+        ratios = np.array([r["ratio"] for r in rows])
+        out.update(
+            {
+                "steps": steps,
+                "runs": len(rows),
+                "not finite": int(np.sum(~np.isfinite(ratios))),
+                "above 1.5": int(np.sum(~(ratios <= 1.5))),
+                "median ratio": float(np.median(ratios)),
+                "largest ratio": float(np.max(ratios)),
+                "below 1": float(np.mean(ratios < 1)),
+            }
+        )
+        save()
 
 
 def _structure(folder, index, name, hidden, activation, kind, k, size, dtype, scales, steps):
@@ -441,7 +456,7 @@ def plot(results: dict, folder: pathlib.Path) -> None:
             ax.loglog(steps, seen[variant]["mean"], style, ms=3, label=label)
         if "baselines" in results:
             ends = results["baselines"]["ends"]
-            found = results["baselines"]["best"][name]
+            found = results["baselines"]["best"].get(name, {})
             for i, (method, best) in enumerate((m, b) for m, b in found.items() if not m.startswith("SCA")):
                 ax.loglog(ends, [b["excess"] for b in best], f"C{i % 6 + 1}:", marker="s", ms=3, lw=1, label=method)
         ax.loglog((50, 500, 4000), CASES[name].wanted, "kx", ms=7, label="aimed at")
@@ -496,10 +511,13 @@ def tables(results: dict) -> dict[str, str]:
         found, ends = results["baselines"]["best"], results["baselines"]["ends"]
         body = []
         for method in ["SCA at the marks", *RATES]:
-            if not all(method in found[n] for n in found):
+            if not any(method in found[n] for n in found):
                 continue
             cells = []
             for name in found:
+                if method not in found[name]:
+                    cells.append("not run")
+                    continue
                 marks = found[name]["SCA at the marks"]
                 values = marks if method.startswith("SCA") else [b["excess"] for b in found[name][method]]
                 cells.append(
@@ -512,7 +530,12 @@ def tables(results: dict) -> dict[str, str]:
             told = lambda c: " / ".join(
                 "–" if c[str(n)]["iterations"] is None else str(c[str(n)]["iterations"]) for n in MARKS
             )
-            body.append(["L-BFGS on all rows: iterations to SCA's objective", *(told(calls[n]) for n in found)])
+            body.append(
+                [
+                    "L-BFGS on all rows: iterations to SCA's objective",
+                    *(told(calls[n]) if n in calls else "not run" for n in found),
+                ]
+            )
         out["baselines"] = rows(["", *found], body)
     if "time" in results:
         body = [[n, *(f"{1e6 * results['time'][n][m]:.0f} µs" for m in ("SCA", "Adam"))] for n in results["time"]]
@@ -558,6 +581,7 @@ def main() -> None:
     parser.add_argument("--data-dir", default=os.environ.get("SCAX_DATA", "."), help="where the tables are")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--again", action="store_true", help="forget what the results file has of these parts")
     parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
     args = parser.parse_args()
     results = json.loads(args.out.read_text()) if args.out.exists() else {}
@@ -568,11 +592,13 @@ def main() -> None:
         write_tables(results, folder.parent / "how-to-choose.md")
         return
     args.out.parent.mkdir(parents=True, exist_ok=True)
+    save = lambda: args.out.write_text(json.dumps(results, indent=1) + "\n")
     for part in args.parts:
         began = time.perf_counter()
-        results[part] = PARTS[part](args.data_dir, args.seeds)
+        if args.again:
+            results.pop(part, None)
+        PARTS[part](args.data_dir, args.seeds, results.setdefault(part, {}), save)
         print(f"{part}: {time.perf_counter() - began:.0f} s", flush=True)
-        args.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":
