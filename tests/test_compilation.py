@@ -125,3 +125,14 @@ def test_no_matrix_of_weights_by_weights_in_sample_space():
             assert f"[6,1,{q}]" not in text
             assert "cholesky" not in text
     assert jnp.isfinite(problem.objective(params, x, y))
+
+
+def test_equal_networks_share_compiled_steps(compiled):
+    def step(net):
+        sca = scax.SCA(scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3)))
+        return sca.step(sca.init(net.init(jax.random.key(0))), data(7))
+
+    step(scax.MLP((3, 5, 1)))
+    before = compiled()
+    step(scax.MLP((3, 5, 1)))
+    assert compiled() == before

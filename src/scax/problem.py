@@ -1,6 +1,8 @@
 """The problem: min_w U(w) = 1/N Σ_i l(y_i, f(w; x_i)) + R(w)."""
 
-from collections.abc import Callable
+import dataclasses
+import inspect
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
@@ -12,6 +14,23 @@ from .batch import Batch, Pairs
 from .layout import Layout, Mask
 from .losses import Loss
 from .regularizers import L2, Manifold, Regularizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A bound method that equals another where function and owner do, so that equal networks share compiled steps."""
+
+    function: Callable[..., Array]
+    owner: Hashable
+
+    @staticmethod
+    def of(apply: Callable[..., Array]) -> Callable[..., Array]:
+        if not inspect.ismethod(apply) or not isinstance(apply.__self__, Hashable):
+            return apply  # Python compares bound methods by the identity of their owner
+        return Method(apply.__func__, apply.__self__)
+
+    def __call__(self, params: PyTree, x: Any) -> Any:
+        return self.function(self.owner, params, x)
 
 
 @struct
@@ -44,6 +63,7 @@ class Problem:
                 raise TypeError(f"{name} must be a {kind.__name__} such as {example}, got {value!r}.")
         if not callable(self.apply):
             raise TypeError(f"apply must be a function (params, x) -> outputs, got {self.apply!r}.")
+        object.__setattr__(self, "apply", Method.of(self.apply))
 
     def layout(self, params: PyTree) -> Layout:
         """Where the trained weights lie in the flat vector w."""

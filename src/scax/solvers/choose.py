@@ -31,5 +31,5 @@ class Auto(Solver):
         table = costs(setting)
         feasible = {name: cost for name, cost in table.items() if cost.feasible}
         best = min(feasible, key=lambda name: feasible[name].multiply_adds)
-        how = "one solve" if problem.loss.quadratic else "Newton, each solve"
+        how = "one solve" if problem.loss.quadratic else "Newton"
         return Choice(SOLVERS[best](), f"{how}: {table[best]}, the least of {', '.join(sorted(table))}")

@@ -11,6 +11,8 @@ WRITE = 8
 FACTORIZATION = 0.4
 #: Conjugate gradients: iterations to expect when nothing is known of the spectrum.
 CG_ITERATIONS = 60
+#: Newton: linear solves to expect where the loss is not quadratic.
+NEWTON_ITERATIONS = 6
 #: Above this many numbers an array is not materialized (1 GB in float32).
 LARGEST_ARRAY = 2**28
 
@@ -42,16 +44,18 @@ class Cost:
 
 
 def costs(setting: Setting) -> dict[str, Cost]:
-    """The cost of one linear solve of a smooth surrogate, by solver."""
+    """The cost of solving a smooth surrogate, by solver."""
     m, q = setting.rows * setting.outputs, setting.weights
+    solves = 1 if setting.problem.loss.quadratic else NEWTON_ITERATIONS
+    small = solves * m**3 / 3 / FACTORIZATION
     jacobian = (1 + WRITE) * m * q  # backward passes, then J written
     products = 2 * m * q  # J h and Jᵀ u
     table = {
-        "weight-space": Cost(jacobian + products + m * q**2 + q**3 / 3 / FACTORIZATION, max(m * q, q * q)),
-        "sample-space": Cost(jacobian + products + m**2 * q + m**3 / 3 / FACTORIZATION, max(m * q, m * m)),
-        "cg": Cost(CG_ITERATIONS * 4 * setting.rows * q, q),
+        "weight-space": Cost(jacobian + products + solves * (m * q**2 + q**3 / 3 / FACTORIZATION), max(m * q, q * q)),
+        "sample-space": Cost(jacobian + products + m**2 * q + small, max(m * q, m * m)),
+        "cg": Cost(solves * CG_ITERATIONS * 4 * setting.rows * q, q),
     }
     if setting.plan is not None:
         work, largest = setting.plan.cost(setting.rows, setting.outputs)
-        table["structured"] = Cost(work + m**3 / 3 / FACTORIZATION, max(largest, m * m))
+        table["structured"] = Cost(work + small, max(largest, m * m))
     return table

@@ -44,10 +44,13 @@ class Smooth(Solver):
 
 
 def newton(space: Space, datafit: Datafit, z0, tolerance: float, max_iterations: int):
-    """Newton's method with backtracking, from δ = 0, in the space's own coordinates."""
+    """Newton's method with backtracking, from δ = 0, in the space's own coordinates.
+
+    Close to the solution each step squares the residual; where it does not even halve, what is left is rounding.
+    """
 
     def step(carry):
-        point, _, count, _ = carry
+        point, before, count, _ = carry
         rows = space.rows(point)
         factor, a, remainder = datafit.newton(z0 + rows)
         target = space.solve(factor, factor.apply(rows) - a, remainder)  # α = F(z̄ − z0) − a
@@ -55,17 +58,18 @@ def newton(space: Space, datafit: Datafit, z0, tolerance: float, max_iterations:
         length = step_length(space, datafit, z0, (point, rows), (target, target_rows))
         residual = space.residual(target, datafit.gradient(z0 + target_rows))
         point = jax.tree.map(lambda p, q: jnp.where(length == 1, q, p + length * (q - p)), point, target)
-        return point, jnp.where(length == 1, residual, jnp.inf), count + 1, length == 0
+        rounding = (residual < NEAR) & (residual > before / 2)
+        return point, jnp.where(length == 1, residual, jnp.inf), count + 1, (length == 0) | (rounding & (length == 1))
 
     def unfinished(carry):
-        _, residual, count, stuck = carry
-        return ~(residual <= tolerance) & (count < max_iterations) & ~stuck
+        _, residual, count, over = carry
+        return ~(residual <= tolerance) & (count < max_iterations) & ~over
 
     start = (space.zero(), jnp.asarray(jnp.inf, z0.dtype), jnp.asarray(0), jnp.asarray(False))
-    point, residual, count, stuck = jax.lax.while_loop(unfinished, step, start)
+    point, residual, count, _ = jax.lax.while_loop(unfinished, step, start)
     # without progress, or with its last step shortened, only the point itself can say how good it is
     residual = jax.lax.cond(
-        jnp.isfinite(residual) & ~stuck,
+        jnp.isfinite(residual),
         lambda: residual,
         lambda: space.residual(point, datafit.gradient(z0 + space.rows(point))),
     )
@@ -90,6 +94,8 @@ def step_length(space: Space, datafit: Datafit, z0, start, end):
     return jnp.where(jnp.any(enough), lengths[jnp.argmax(enough)], 0)
 
 
+#: below this residual Newton's method converges quadratically, or not at all
+NEAR = 1e-3
 #: step lengths tried: down to 2^-19, about 2e-6
 HALVINGS = 20
 
