@@ -24,7 +24,7 @@ demo: $(RUNTIME)  ## Compare SCA with the usual optimizers on bundled data
 	@$(BIN)/scax compare
 
 test: $(DEV)  ## Run the tests, then those for several devices, and show the coverage
-	@$(BIN)/python -m pytest --cov --cov-report= --ignore=tests/multidevice
+	@$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report= --ignore=tests/multidevice
 	@if [ -d tests/multidevice ]; then \
 		$(FOUR_DEVICES) $(BIN)/python -m pytest --cov --cov-append --cov-report= --timeout-method=thread tests/multidevice; \
 	fi

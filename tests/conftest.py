@@ -15,6 +15,13 @@ import tests.typecheck
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+# Nearly all of the suite's time goes into compiling small programs that run once or twice: compile them fast, not well.
+# Several test processes share the cores, and threads of BLAS that wait for each other would take all of them.
+os.environ["XLA_FLAGS"] = " ".join(
+    [os.environ.get("XLA_FLAGS", ""), "--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false"]
+)
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # Every annotation of scax, array shapes included, is checked at run time while the tests run.
 # Modules imported before the hook would escape it.
 if any(name.partition(".")[0] == "scax" for name in sys.modules):
@@ -41,6 +48,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if sharded and jax.device_count() < 4:
         for item in sharded:
             item.add_marker(pytest.mark.skip(reason="needs 4 devices: run make test"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_programs() -> Iterator[None]:
+    """Forget what a module compiled: thousands of programs in one process exhaust its memory maps."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture

@@ -69,8 +69,7 @@ def landed(solver, loss: str, regularizer: str, k: int, dtype: str) -> np.ndarra
     return np.stack(deltas)
 
 
-# Hundreds of small programs, each run four times: compiling them well would take most of the suite's time.
-@jax.jit(compiler_options={"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False})
+@jax.jit
 def land(sca, state, rho, beta, batch):
     after, info = dataclasses.replace(sca, carry=beta).step(dataclasses.replace(state, averaging=rho), batch)
     return after.w, info.accepted

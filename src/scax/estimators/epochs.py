@@ -56,7 +56,7 @@ class Progress:
 
 def padded(n: int) -> int:
     """The power of two a table of n rows is padded to."""
-    return max(64, 1 << (n - 1).bit_length())
+    return max(32, 1 << (n - 1).bit_length())
 
 
 @jax.jit

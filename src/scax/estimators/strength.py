@@ -15,7 +15,7 @@ STEPS = 32
 
 def repeats(rows: int) -> int:
     """How many times rows are held out: more often where they are few."""
-    return int(np.clip(200 // rows, 1, 4))
+    return int(np.clip(200 // rows, 1, 3))
 
 
 def passes(rows: int, batch_size: int) -> int:

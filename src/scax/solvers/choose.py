@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from .._struct import struct
+from .._struct import static, struct
 from ..problem import Problem
 from .base import Choice, Solver
 from .cost import Setting, costs
@@ -17,8 +17,9 @@ SOLVERS: dict[str, type[Solver]] = {
 
 @struct
 class Auto(Solver):
-    """The cheapest solver that serves the problem."""
+    """The cheapest solver that serves the problem; `tolerance` is handed to it, None leaves it its own."""
 
+    tolerance: float | None = static(default=None)
     name: ClassVar[str] = "auto"
 
     def supports(self, problem: Problem) -> str | None:
@@ -27,9 +28,12 @@ class Auto(Solver):
     def choose(self, setting: Setting) -> Choice:
         problem = setting.problem
         if not problem.regularizer.smooth:
-            return Choice(Fista(), f"{type(problem.regularizer).__name__} is not smooth and has a prox")
+            return Choice(self._made(Fista), f"{type(problem.regularizer).__name__} is not smooth and has a prox")
         table = costs(setting)
         feasible = {name: cost for name, cost in table.items() if cost.feasible}
         best = min(feasible, key=lambda name: feasible[name].multiply_adds)
         how = "one solve" if problem.loss.quadratic else "Newton"
-        return Choice(SOLVERS[best](), f"{how}: {table[best]}, the least of {', '.join(sorted(table))}")
+        return Choice(self._made(SOLVERS[best]), f"{how}: {table[best]}, the least of {', '.join(sorted(table))}")
+
+    def _made(self, solver: type[Solver]) -> Solver:
+        return solver() if self.tolerance is None else solver(tolerance=self.tolerance)  # type: ignore[call-arg]
