@@ -1,6 +1,17 @@
 """What holds for every test: checked annotations, hypothesis settings, precision, devices."""
 
 import os
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+# Nearly all of the suite's time goes into compiling small programs that run once or twice: compile them fast, not well.
+# Several test processes share the cores, and threads of BLAS that wait for each other would take all of them.
+# Both are read when the libraries are loaded.
+os.environ["XLA_FLAGS"] = " ".join(
+    [os.environ.get("XLA_FLAGS", ""), "--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false"]
+)
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +23,6 @@ import numpy as np
 import pytest
 
 import tests.typecheck
-
-os.environ.setdefault("MPLBACKEND", "Agg")
-
-# Nearly all of the suite's time goes into compiling small programs that run once or twice: compile them fast, not well.
-# Several test processes share the cores, and threads of BLAS that wait for each other would take all of them.
-os.environ["XLA_FLAGS"] = " ".join(
-    [os.environ.get("XLA_FLAGS", ""), "--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false"]
-)
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Every annotation of scax, array shapes included, is checked at run time while the tests run.
 # Modules imported before the hook would escape it.

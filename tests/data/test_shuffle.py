@@ -35,9 +35,10 @@ def test_epochs_and_seeds_differ():
 @pytest.mark.parametrize(("size", "batch"), [(7, 3), (10, 10), (3, 8), (1, 4)])
 def test_batches_straddle_epochs(size, batch):
     stream = Shuffle.start(jax.random.key(0), size)
+    draw = jax.jit(lambda stream: stream.draw(batch))
     drawn = []
     for _ in range(2 * size):
-        stream, rows = stream.draw(batch)
+        stream, rows = draw(stream)
         assert rows.shape == (batch,)
         assert rows.dtype == jnp.int32
         drawn.append(np.asarray(rows))
