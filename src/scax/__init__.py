@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .status import Status as Status
     from .train import Result as Result
     from .train import train as train
+    from .train import train_many as train_many
 
 #: module → the public names found there; the imports above say the same to type checkers (a test compares them)
 _NAMES = {
@@ -75,7 +76,7 @@ _NAMES = {
     "sca": ("SCA",),
     "schedules": ("Approach", "Constant", "PowerDecay", "QuadraticDecay"),
     "status": ("Status",),
-    "train": ("Result", "train"),
+    "train": ("Result", "train", "train_many"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -44,6 +44,8 @@ for part in (train, predict, compare, report, datasets):
 
 def app() -> None:
     """Run the command. What a user can put right is a line on stderr and exit code 2, not a traceback."""
+    # The factorizations here are small: one thread is as fast, and on cores shared with other programs far faster.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         code = cli(prog_name="scax", standalone_mode=False)
     except KeyboardInterrupt:

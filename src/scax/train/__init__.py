@@ -2,3 +2,4 @@
 
 from .loop import Result as Result
 from .loop import train as train
+from .many import train_many as train_many

@@ -103,9 +103,8 @@ def train(
     return Result(method.solution(state), {k: np.asarray(v) for k, v in history.items()}, state)
 
 
-@jax.jit(static_argnames="batch_size", donate_argnames=("state", "stream"))
-def _advance(method, state, stream, source: Source, count, batch_size: int):
-    """`count` steps; how many is not part of the compiled program, so a shorter last chunk costs nothing."""
+def advance(method, state, stream, source: Source, count, batch_size: int):
+    """`count` steps: the state and the stream after them, the sum of batch losses, the number of steps taken."""
 
     def body(_, carry):
         state, (shuffle, others), loss, taken = carry
@@ -119,6 +118,10 @@ def _advance(method, state, stream, source: Source, count, batch_size: int):
 
     start = (state, stream, jnp.zeros((), float), jnp.zeros((), int))
     return jax.lax.fori_loop(0, count, body, start)
+
+
+#: How many steps is not part of the compiled program, so a shorter last chunk costs nothing.
+_advance = jax.jit(advance, static_argnames="batch_size", donate_argnames=("state", "stream"))
 
 
 def evaluate(problem: Problem, params: PyTree, batch: Batch, *, penalty: bool = True, rows: int = 8192):
