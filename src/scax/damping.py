@@ -102,7 +102,7 @@ class Memory:
 
 @struct
 class Relative(Damping):
-    """τ_n = share · S̄_n · (1 + n/scale) · boost_n, a share of the curvature met so far.
+    """τ_n = share · S̄_n · (1 + n/scale)^growth · boost_n, a share of the curvature met so far.
 
     S is a batch's curvature (`Iteration.curvature`: for the squared loss the average of ‖J_i‖²), which τ competes
     with in the surrogate: measured in it, one number serves inputs, losses and widths of any size. S̄ is its average
@@ -113,12 +113,14 @@ class Relative(Damping):
 
     share: Number = 6e-4
     scale: Number = 25.0
+    growth: Number = 1.0
     rise: Number = 4.0
     fall: Number = 0.95
 
     def __post_init__(self):
         checks.positive("share", self.share)
         checks.positive("scale", self.scale)
+        checks.nonnegative("growth", self.growth)
         checks.number("rise", self.rise, lambda v: v > 1, "a number > 1")
         checks.fraction("fall", self.fall)
 
@@ -136,7 +138,8 @@ class Relative(Damping):
         now = jax.lax.cond(look, curvature, lambda: mean)
         known = jnp.isfinite(now) & (now > 0)
         mean = mean + jnp.where(known, now - mean, 0) / jnp.where(mean > 0, looked + 1, 1)  # S̄_n
-        tau = self.share * jnp.maximum(mean, jnp.finfo(mean.dtype).eps) * (1 + n / self.scale) * held.boost
+        grown = (1 + n / self.scale) ** self.growth
+        tau = self.share * jnp.maximum(mean, jnp.finfo(mean.dtype).eps) * grown * held.boost
         return tau, Memory(mean, held.boost)
 
     def judged(self, held, tau, accepted):
