@@ -36,9 +36,9 @@ def _common(
         os.environ["SCAX_DEBUG"] = "1"
 
 
-from . import compare, datasets, predict, report, train  # noqa: E402
+from . import compare, datasets, predict, report, reproduce, train  # noqa: E402
 
-for part in (train, predict, compare, report, datasets):
+for part in (train, predict, compare, report, reproduce, datasets):
     part.register(cli)
 
 

@@ -1,0 +1,133 @@
+"""What `scax reproduce` does once its options are read: run with a progress bar, write, show."""
+
+import json
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ..files.whole import write_text
+from ..reproduce.configs import TABLE2
+from ..reproduce.page import BASELINES, mse, page
+from ..reproduce.regression import regression
+from ..reproduce.tables import load
+from ..train.run_folder import FORMAT, RunFolderError, environment, free, locked, read_json
+
+KIND = "reproduce"
+Tick = Callable[[str, int, int], Any]
+
+
+def folder(out: Path | None, fresh: bool) -> Path:
+    """The folder of the results: a new one, or one that has results of this command."""
+    if out is None:
+        return free("reproduce")
+    if out.exists() and any(out.iterdir()):
+        if read_json(out / "results.json").get("kind") != KIND:
+            raise RunFolderError(f"{out} holds results of another command. Give another --out.")
+    elif not fresh:
+        raise RunFolderError(f"{out} holds no results. Run scax reproduce table2 --out {out} first.")
+    return out
+
+
+def run(
+    place: Path,
+    what: str,
+    parts: Sequence[str],
+    repeats: int,
+    lengths: Sequence[int],
+    data_dir: Path | None,
+    seed: int,
+    workers: int,
+) -> None:
+    """Run the parts; results.json is written after each, so that a stop loses one part at most."""
+    workers = workers or os.cpu_count() or 1
+    place.mkdir(parents=True, exist_ok=True)
+    with locked(place), _progress() as progress:
+        file = place / "results.json"
+        results = read_json(file) if file.exists() else {"format": FORMAT, "kind": KIND}
+
+        def save(keys: Sequence[str], found: dict[str, Any]) -> None:
+            found |= {"command": _command(what, repeats, lengths, seed), "environment": environment()}
+            where = results
+            for key in keys[:-1]:
+                where = where.setdefault(key, {})
+            where[keys[-1]] = found
+            write_text(file, json.dumps(results, indent=None, separators=(",", ":"), ensure_ascii=False) + "\n")
+
+        if "table2" in parts:
+            tables = [load(row, data_dir) for row in TABLE2]
+            for steps in lengths:
+                tick = _ticker(progress, f"{steps:,} iterations")
+                found = regression(TABLE2, tables, repeats=repeats, steps=steps, seed=seed, tick=tick, workers=workers)
+                save(("table2", str(steps)), found)
+
+
+def _progress() -> Progress:
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=28),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} runs"),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+def _ticker(progress: Progress, about: str) -> Tick:
+    bars: dict[str, Any] = {}
+
+    def tick(name: str, done: int, total: int) -> None:
+        if name not in bars:
+            bars[name] = progress.add_task(f"{name}, {about}", total=total)
+        progress.update(bars[name], completed=done)
+
+    return tick
+
+
+def write(place: Path) -> Path:
+    """reproduction.md and its figures, from results.json; what matters most in the terminal."""
+    from ..reproduce.figures import figures
+
+    results = read_json(place / "results.json")
+    for name, svg in figures(results):
+        write_text(place / f"{name}.svg", svg)
+    write_text(place / "reproduction.md", page(results, lambda name, alt: f"![{alt}]({name}.svg)"))
+    for steps, found in results.get("table2", {}).items():
+        _show_table2(int(steps), found)
+    return place / "reproduction.md"
+
+
+def _show_table2(steps: int, found: dict[str, Any]) -> None:
+    shown = Table(
+        title=f"Test MSE after {steps:,} iterations, {found['repeats']} repetitions", title_justify="left",
+        title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False,
+    )  # fmt: skip
+    shown.add_column("")
+    for label in found["rows"]:
+        shown.add_column(label, justify="right", no_wrap=True)
+    rows = found["rows"].values()
+    printed = lambda name: [f"{row['paper'][name][0]:.4f} ± {row['paper'][name][1]:.4f}" for row in rows]
+    shown.add_row("printed, Adam", *printed("adam"))
+    shown.add_row("printed, SCA", *printed("sca"))
+    names = [*(f"{n}-paper" for n in BASELINES), *(f"{n}-tuned" for n in BASELINES), "sca-paper", "sca-damped", "sca"]
+    for name in names:
+        label = next(iter(rows))["methods"][name]["label"]
+        cells = [mse(row["methods"][name]["test"]) for row in rows]
+        shown.add_row(label, *cells, style="bold" if name == "sca" else None)
+    Console().print(shown)
+
+
+def _command(what: str, repeats: int, lengths: Sequence[int], seed: int) -> str:
+    """The command that gives these results; where the data lie is left to the reader."""
+    words = ["scax", "reproduce", what, "--repeats", str(repeats)]
+    if list(lengths) != [500] and what in {"table2", "fig1", "figure1", "all"}:
+        words += ["--iterations", ",".join(map(str, lengths))]
+    if seed:
+        words += ["--seed", str(seed)]
+    return shlex.join(words)

@@ -1,0 +1,140 @@
+"""One problem on one table: every method on the same repetitions, baselines tuned on repetitions of their own."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..baselines import baseline
+from ..models import MLP
+from ..problem import Problem
+from . import optimizers
+from .configs import DECAYS, LABELS, PAPER_SETTINGS, RATES, TUNING_REPEATS, Setting
+from .follow import RECORDS, Folds, Followed, Lanes, folds, follow, marks
+from .tables import Rows
+
+network = functools.lru_cache(maxsize=8)(MLP)  # the same object for the same network: nothing compiles anew
+
+#: Repetitions vmapped into one call: enough to be worth it, few enough for the cache and the progress bar.
+WIDTH = 20
+MEAN_POWER = 8.0  # the averaging of iterates offered to the baselines is that of SCA's defaults
+FIRST_TUNING = 1_000_000  # repetitions from here on are for tuning
+
+
+@dataclasses.dataclass
+class Bench:
+    """`tick(runs)` is called whenever some runs are done."""
+
+    net: MLP
+    problem: Problem
+    table: Rows
+    batch_size: int
+    test_share: float
+    repeats: int
+    steps: int
+    seed: int
+    tick: Callable[[int], Any] = lambda runs: None
+    rates: Sequence[float] = RATES
+    tuning_repeats: int = TUNING_REPEATS
+    keep_outputs: bool = False
+
+    def __post_init__(self):
+        n = len(self.table.x)
+        self.held = round(self.test_share * n)
+        self.x, self.y = jnp.asarray(self.table.x), jnp.asarray(self.table.y)
+        apart = range(FIRST_TUNING, FIRST_TUNING + self.tuning_repeats)
+        drawn = folds(self.net, n, self.held, [*range(self.repeats), *apart], self.seed)
+        self.reported = drawn.take(range(self.repeats))
+        self.tuning = drawn.take(range(self.repeats, len(drawn)))
+        self.ends = marks(self.steps).astype(np.int32)
+        self.width = min(WIDTH, self.repeats)
+
+    def baseline(self, name: str) -> dict[str, dict[str, Any]]:
+        """A baseline twice: with the paper's setting where there is one, and with the best of the grid."""
+        method = baseline(optimizers.optimizer(name), self.problem, mean_power=MEAN_POWER)
+        label, out = LABELS[name], {}
+        if name in PAPER_SETTINGS:
+            setting = PAPER_SETTINGS[name]
+            found = self._follow(method, self.reported, [setting] * self.repeats)
+            about = {"label": f"{label}, the paper's settings", "setting": str(setting)}
+            out[f"{name}-paper"] = about | self._report(found, setting.averaged)
+        setting, tried = self._tune(method)
+        found = self._follow(method, self.reported, [setting] * self.repeats)
+        edge = setting.rate in (max(self.rates), min(self.rates))
+        about = {"label": f"{label}, tuned", "setting": str(setting), "at_edge": edge, "tried": tried}
+        out[f"{name}-tuned"] = about | self._report(found, setting.averaged)
+        return out
+
+    def sca(self, label: str, setting: str, method) -> dict[str, Any]:
+        found = self._follow(method, self.reported, None)
+        return {"label": label, "setting": setting} | self._report(found, True)
+
+    def runs_of_a_baseline(self, printed: bool) -> int:
+        return (1 + printed) * self.repeats + len(self.rates) * len(DECAYS) * self.tuning_repeats
+
+    def _tune(self, method) -> tuple[Setting, list[dict[str, Any]]]:
+        """The setting with the lowest held-out loss on the tuning repetitions, and all that were tried."""
+        grid = [Setting(rate, decay) for rate in self.rates for decay in DECAYS]
+        lanes = [(setting, fold) for setting in grid for fold in range(self.tuning_repeats)]
+        found = self._follow(method, self.tuning.take([f for _, f in lanes]), [s for s, _ in lanes], records=1)
+        loss = found.loss.reshape(len(grid), self.tuning_repeats, 2).mean(axis=1)  # NaN stays NaN
+        tried = [
+            (float(loss[i, averaged]), setting._replace(averaged=bool(averaged)))
+            for i, setting in enumerate(grid)
+            for averaged in (0, 1)
+        ]
+        best = min(tried, key=lambda t: t[0] if np.isfinite(t[0]) else np.inf)[1]
+        return best, [{"setting": str(s), "loss": plain(v)} for v, s in tried]
+
+    def _follow(self, method, some: Folds, settings: Sequence[Setting] | None, records: int | None = None) -> Followed:
+        """All lanes, `width` at a time; the last call is filled up, and what fills it dropped."""
+        ends = self.ends if records is None else np.full_like(self.ends, self.ends[-1])
+        count, parts = len(some), []
+        for first in range(0, count, self.width):
+            lanes = [min(i, count - 1) for i in range(first, first + self.width)]
+            if settings is None:
+                now = Lanes(some.take(lanes), None, np.ones(self.width, bool))
+            else:
+                chosen = [settings[i] for i in lanes]
+                averaged = np.array([s.averaged for s in chosen])
+                now = Lanes(some.take(lanes), optimizers.settings(chosen, self.steps), averaged)
+            seen = follow(
+                method, now, self.x, self.y, ends, RECORDS if records is None else records,
+                held=self.held, batch_size=self.batch_size, outputs=self.keep_outputs,
+            )  # fmt: skip
+            real = min(self.width, count - first)
+            parts.append(jax.tree.map(lambda leaf, real=real: np.asarray(leaf)[:real], seen))
+            self.tick(real)
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+    def _report(self, found: Followed, averaged: bool) -> dict[str, Any]:
+        """What is kept of a method, ready for JSON."""
+        which = int(averaged)
+        curve, kept = found.curve.astype(float), np.flatnonzero(np.diff(self.ends, prepend=-1))
+        with np.errstate(invalid="ignore", over="ignore"):
+            sd = curve.std(axis=0, ddof=1) if len(curve) > 1 else np.zeros(curve.shape[1])
+            out = {
+                "test": plain(found.loss[:, which]),
+                "objective": plain(found.objective[:, which]),
+                "worse_than_start": int(np.sum(~(curve[:, -1] < curve[:, 0]))),
+                "curve": {
+                    "iterations": [int(e) for e in self.ends[kept]],
+                    "mean": plain(curve.mean(axis=0)[kept]),
+                    "sd": plain(sd[kept]),
+                },
+            }
+        if self.keep_outputs:
+            out["outputs"] = found.outputs[:, which]
+        return out
+
+
+def plain(values) -> Any:
+    """Numbers for JSON, six digits, None where not finite."""
+    values = np.asarray(values, float)
+    if values.ndim:
+        return [plain(v) for v in values]
+    return float(f"{values:.6g}") if np.isfinite(values) else None

@@ -1,0 +1,110 @@
+"""Many repetitions of one method side by side: splits, starts and settings vmapped, all iterations in one program."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._struct import struct
+from ..batch import Batch
+from ..data.shuffle import Shuffle
+from ..models import MLP
+from ..train.loop import evaluate
+
+#: Training rows, at most, on which the curves are measured; what a run ends with is measured on all rows.
+WATCHED = 2048
+RECORDS = 40
+
+
+@struct
+class Folds:
+    """Repetitions, one along each leading axis: order of the rows (the first `held` for testing), start, batches."""
+
+    order: Any
+    params: Any
+    stream: Shuffle
+
+    def __len__(self) -> int:
+        return self.order.shape[0]
+
+    def take(self, index) -> "Folds":
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[np.asarray(index)], self)
+
+
+def folds(net: MLP, rows: int, held: int, repeats: Sequence[int], seed: int) -> Folds:
+    """Repetition r draws the same split, start and batches whatever method runs on it, and whatever others run."""
+    draws = [np.random.default_rng([seed, r]) for r in repeats]
+    order = np.stack([rng.permutation(rows) for rng in draws]).astype(np.int32)
+    seeds = np.array([rng.integers(2**31) for rng in draws], np.uint32)
+    return Folds(order, *_begin(net, seeds, rows - held))
+
+
+@functools.partial(jax.jit, static_argnames=("net", "rows"))
+def _begin(net: MLP, seeds, rows: int):
+    def one(seed):
+        start, stir = jax.random.split(jax.random.key(seed))
+        return net.init(start), Shuffle.start(stir, rows)
+
+    return jax.lax.map(one, seeds)  # not vmapped: that takes seconds to compile
+
+
+@struct
+class Lanes:
+    """Runs, one along each leading axis: a repetition, what goes in the optimizer's state, which iterate is watched."""
+
+    fold: Folds
+    setting: Any  # dict of arrays, None for SCA
+    averaged: Any
+
+
+class Followed(NamedTuple):
+    """Of each repetition: the objective after each of `ends`, then (last, averaged) iterate's final measures."""
+
+    curve: Any  # [repeats, records] on watched rows, of the iterate chosen
+    objective: Any  # [repeats, 2] on all training rows
+    loss: Any  # [repeats, 2] average test loss
+    outputs: Any  # [repeats, 2, held] test outputs, None unless asked for
+
+
+def marks(steps: int) -> np.ndarray:
+    """RECORDS iterations from 0 to `steps`, evenly spaced on a logarithmic axis; the first ones may repeat."""
+    return np.concatenate([[0], np.round(np.geomspace(1, steps, RECORDS - 1)).astype(int)])
+
+
+@functools.partial(jax.jit, static_argnames=("held", "batch_size", "outputs"))
+def follow(method, lanes: Lanes, x, y, ends, records, held: int, batch_size: int, outputs: bool = False) -> Followed:
+    """Train all lanes to ends[records−1], looking after each of the first `records` of `ends`."""
+    problem = method.problem
+
+    def one(lane: Lanes) -> Followed:
+        fold, averaged, state = lane.fold, lane.averaged, method.init(lane.fold.params)
+        if lane.setting is not None:
+            state = dataclasses.replace(state, optimizer=state.optimizer._replace(**lane.setting))
+        test, train = fold.order[:held], fold.order[held:]
+        watch = Batch(x[train[:WATCHED]], y[train[:WATCHED]])
+
+        def step(_, carry):
+            state, stream = carry
+            stream, place = stream.draw(batch_size)
+            rows = train[place]
+            return method.step(state, Batch(x[rows], y[rows]))[0], stream
+
+        def record(i, carry):
+            state, stream, curve, done = carry
+            state, stream = jax.lax.fori_loop(0, ends[i] - done, step, (state, stream))
+            chosen = jax.tree.map(lambda a, b: jnp.where(averaged, a, b), method.solution(state), state.params)
+            return state, stream, curve.at[i].set(evaluate(problem, chosen, watch)), ends[i]
+
+        curve = jnp.full(ends.shape, jnp.nan)
+        carry = (state, fold.stream, curve, jnp.zeros((), ends.dtype))
+        state, _, curve, _ = jax.lax.fori_loop(0, records, record, carry)
+        both = jax.tree.map(lambda *leaves: jnp.stack(leaves), state.params, method.solution(state))
+        on = lambda rows, **options: jax.vmap(lambda p: evaluate(problem, p, Batch(x[rows], y[rows]), **options))(both)
+        seen = jax.vmap(lambda p: problem.outputs(p, x[test])[:, 0])(both) if outputs else None
+        return Followed(curve, on(train), on(test, penalty=False), seen)
+
+    return jax.vmap(one)(lanes)

@@ -1,0 +1,78 @@
+"""Table 2 and Figure 1: four regressions, four baselines as the paper ran them and tuned, SCA three times."""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ..losses import Squared
+from ..problem import Problem
+from ..regularizers import L2
+from . import optimizers
+from .bench import Bench, network
+from .configs import PAPER_SETTINGS, RATES, TUNING_REPEATS, Row
+from .tables import Rows
+
+Tick = Callable[[str, int, int], Any]  # (row, runs done, runs in all)
+
+
+def regression(
+    rows: Sequence[Row],
+    tables: Sequence[Rows],
+    *,
+    repeats: int,
+    steps: int,
+    seed: int,
+    tick: Tick = lambda *a: None,
+    workers: int = 1,
+    rates: Sequence[float] = RATES,
+    tuning_repeats: int = TUNING_REPEATS,
+) -> dict[str, Any]:
+    """Every row of the table after `steps` iterations; rows run side by side in `workers` threads."""
+
+    def one(row: Row, table: Rows) -> dict[str, Any]:
+        return _row(row, table, repeats, steps, seed, tick, rates, tuning_repeats)
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(workers) as pool:
+        found = list(pool.map(one, rows, tables))
+    return {
+        "iterations": steps,
+        "repeats": repeats,
+        "seed": seed,
+        "tuning": {"repeats": tuning_repeats, "rates": list(rates)},
+        "seconds": round(time.perf_counter() - began, 1),
+        "rows": {row.label: result for row, result in zip(rows, found, strict=True)},
+    }
+
+
+def _row(row: Row, table: Rows, repeats, steps, seed, tick: Tick, rates, tuning_repeats) -> dict[str, Any]:
+    net = network(row.widths, activation="tanh", output="tanh")
+    problem = Problem(net.apply, Squared(), L2(row.l2))
+    done = 0
+
+    def count(runs: int) -> None:
+        nonlocal done
+        done += runs
+        tick(row.label, done, total)
+
+    bench = Bench(
+        net, problem, table, row.batch_size, row.test_share, repeats, steps, seed, count, rates, tuning_repeats
+    )
+    total = len(PAPER_SETTINGS) * bench.runs_of_a_baseline(True) + len(optimizers.SCA_VARIANTS) * repeats
+    methods: dict[str, Any] = {}
+    for name in PAPER_SETTINGS:
+        methods |= bench.baseline(name)
+    for name, (label, _) in optimizers.SCA_VARIANTS.items():
+        about = "as the label says" if name != "sca" else "defaults"
+        methods[name] = bench.sca(label, about, optimizers.sca(name, problem))
+    return {
+        "dataset": row.dataset,
+        "network": list(row.widths),
+        "l2": row.l2,
+        "batch_size": row.batch_size,
+        "train": len(table.x) - bench.held,
+        "held_out": bench.held,
+        "paper": {name: list(printed) for name, printed in row.paper.items()},
+        "methods": methods,
+    }
