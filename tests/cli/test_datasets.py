@@ -26,11 +26,12 @@ def test_list(scax):
     assert "bundled" in scax("datasets", "fetch", "iris").out
 
 
-def test_refusals(refused):
+def test_refusals(scax, refused):
     assert "'casp'" in refused("datasets", "fetch", "capp")
     assert "scax datasets fetch casp" in refused("compare", "casp")
     lines(Path("casp.csv"), "RMSD,F1", "1,2")
     assert "casp.csv" in refused("compare", "casp", "--data-dir", ".")
+    assert "fetch it again" in scax("datasets", "--data-dir", ".").out  # the list says so, and lists the others
     assert "--target" in refused("compare", "casp.csv")
     assert "'RMSE'" in refused("compare", "casp.csv", "--target", "RMSE")
 

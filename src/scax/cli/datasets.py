@@ -32,14 +32,15 @@ def datasets(
 
 def _show(data_dir: Path | None, json: bool) -> None:
     from ..data.bundled import BUNDLED
-    from ..data.datasets import REMOTE, cache_folder, find
+    from ..data.datasets import REMOTE, DatasetError, cache_folder, find
 
     lines = [(n, b.rows, b.columns, b.target, "bundled", b.about) for n, b in BUNDLED.items()]
     for name, about in REMOTE.items():
-        where = find(name, data_dir)
-        lines.append(
-            (name, about.rows, about.columns, about.target, "not here" if where is None else str(where), about.about)
-        )
+        try:
+            where = str(find(name, data_dir) or "not here")
+        except DatasetError as error:
+            where = str(error)
+        lines.append((name, about.rows, about.columns, about.target, where, about.about))
     if json:
         import json as json_
 

@@ -13,13 +13,17 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from ..files.whole import write_text
-from ..reproduce.configs import TABLE2
-from ..reproduce.page import BASELINES, mse, page
+from ..reproduce.configs import SUSY_ITERATIONS, TABLE2
+from ..reproduce.page import baselines, mse, page, score, seconds
 from ..reproduce.regression import regression
+from ..reproduce.speedup import speedup
+from ..reproduce.susy import susy
 from ..reproduce.tables import load
+from ..reproduce.tables import susy as susy_table
 from ..train.run_folder import FORMAT, RunFolderError, environment, free, locked, read_json
 
 KIND = "reproduce"
+FEWER = 10  # SUSY, with 70 times the weights, gets a tenth of the repetitions
 Tick = Callable[[str, int, int], Any]
 
 
@@ -66,6 +70,14 @@ def run(
                 tick = _ticker(progress, f"{steps:,} iterations")
                 found = regression(TABLE2, tables, repeats=repeats, steps=steps, seed=seed, tick=tick, workers=workers)
                 save(("table2", str(steps)), found)
+        if "susy" in parts:
+            table, about = susy_table(data_dir)
+            few = max(1, repeats // FEWER)
+            tick = _ticker(progress, "SUSY")
+            found = susy(table, about, repeats=few, steps=SUSY_ITERATIONS, seed=seed, tick=tick)
+            save(("susy",), found)
+        if "speedup" in parts:
+            save(("speedup",), speedup(tick=_ticker(progress, "speed-up")))
 
 
 def _progress() -> Progress:
@@ -100,6 +112,14 @@ def write(place: Path) -> Path:
     write_text(place / "reproduction.md", page(results, lambda name, alt: f"![{alt}]({name}.svg)"))
     for steps, found in results.get("table2", {}).items():
         _show_table2(int(steps), found)
+    for problem in results.get("susy", {"problems": {}})["problems"].values():
+        cells = [f"{m['label']} {score(m['auc'])}" for m in problem["methods"].values()]
+        print(f"SUSY, {problem['about']}, test AUC: {'; '.join(cells)}")
+    if "speedup" in results:
+        found = results["speedup"]
+        cells = [f"C = {c} {seconds(unit)}" for c, unit in zip(found["blocks"], found["unit"], strict=True)]
+        cells += [f"{name} {seconds(value)}" for name, value in found["lines"].items()]
+        print(f"Seconds per iteration, slowest unit: {'; '.join(cells)}")
     return place / "reproduction.md"
 
 
@@ -115,7 +135,8 @@ def _show_table2(steps: int, found: dict[str, Any]) -> None:
     printed = lambda name: [f"{row['paper'][name][0]:.4f} ± {row['paper'][name][1]:.4f}" for row in rows]
     shown.add_row("printed, Adam", *printed("adam"))
     shown.add_row("printed, SCA", *printed("sca"))
-    names = [*(f"{n}-paper" for n in BASELINES), *(f"{n}-tuned" for n in BASELINES), "sca-paper", "sca-damped", "sca"]
+    tried = baselines(found)
+    names = [*(f"{n}-paper" for n in tried), *(f"{n}-tuned" for n in tried), "sca-paper", "sca-damped", "sca"]
     for name in names:
         label = next(iter(rows))["methods"][name]["label"]
         cells = [mse(row["methods"][name]["test"]) for row in rows]

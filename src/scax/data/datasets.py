@@ -37,6 +37,10 @@ class Remote:
     header: bool = True
     task: str = "regression"
 
+    def verify(self, path: Path, packed: bool | None = None) -> None:
+        """Refuse a file with another content; where no sum is known, one with another number of rows."""
+        verify(path, self.sha256, packed, None if self.sha256 else self.rows + self.header)
+
 
 REMOTE = {
     "casp": Remote(
@@ -102,7 +106,7 @@ def find(name: str, data_dir: Path | None = None) -> Path | None:
         for file in about.names:
             for path in (folder / file, folder / f"{file}.gz"):
                 if path.is_file():
-                    verify(path, about.sha256)
+                    about.verify(path)
                     return path
     return None
 
@@ -118,7 +122,7 @@ def fetch(name: str, data_dir: Path | None = None, progress: Callable[[int, int 
     told = []
     for url in about.urls:
         try:
-            download(url, path, lambda file: verify(file, about.sha256, packed=bool(ending)), progress)
+            download(url, path, lambda file: about.verify(file, packed=bool(ending)), progress)
             return path
         except (DownloadError, DatasetError) as error:
             told.append(str(error))
@@ -128,14 +132,15 @@ def fetch(name: str, data_dir: Path | None = None, progress: Callable[[int, int 
     )
 
 
-def verify(path: Path, sha256: str | None, packed: bool | None = None) -> None:
-    """Refuse a file whose uncompressed bytes are not those known; without a known sum it must unpack, at least."""
+def verify(path: Path, sha256: str | None, packed: bool | None = None, lines: int | None = None) -> None:
+    """Refuse a file that does not unpack, or whose uncompressed bytes do not have this sum, or this many lines."""
     packed = path.name.endswith(".gz") if packed is None else packed
-    digest = hashlib.sha256()
+    digest, ends, last = hashlib.sha256(), 0, b""
     try:
         with gzip.open(path, "rb") if packed else open(path, "rb") as file:
             while part := file.read(1 << 20):
                 digest.update(part)
+                ends, last = ends + part.count(b"\n"), part[-1:]
     except (EOFError, gzip.BadGzipFile, OSError) as error:
         raise DatasetError(f"{path} is damaged ({error}): remove it and fetch it again") from None
     if sha256 is not None and digest.hexdigest() != sha256:
@@ -143,3 +148,6 @@ def verify(path: Path, sha256: str | None, packed: bool | None = None) -> None:
             f"{path} has not the content it should have (sha256 {digest.hexdigest()[:12]}…, expected {sha256[:12]}…): "
             "remove it and fetch it again"
         )
+    found = ends + (last not in {b"", b"\n"})
+    if lines is not None and found != lines:
+        raise DatasetError(f"{path} has {found:,} lines, expected {lines:,}: remove it and fetch it again")

@@ -57,7 +57,9 @@ def download(
         check(part)
     except ValueError:
         part.unlink(missing_ok=True)
-        raise DownloadError(f"what {host} delivered is not the file expected, its sha256 differs") from None
+        raise DownloadError(
+            f"what {host} delivered is not the file expected: its sha256 or its number of rows differs"
+        ) from None
     os.replace(part, path)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,6 +42,7 @@ class Bench:
     rates: Sequence[float] = RATES
     tuning_repeats: int = TUNING_REPEATS
     keep_outputs: bool = False
+    width: int = WIDTH
 
     def __post_init__(self):
         n = len(self.table.x)
@@ -51,13 +53,13 @@ class Bench:
         self.reported = drawn.take(range(self.repeats))
         self.tuning = drawn.take(range(self.repeats, len(drawn)))
         self.ends = marks(self.steps).astype(np.int32)
-        self.width = min(WIDTH, self.repeats)
+        self.width = min(self.width, self.repeats)
 
-    def baseline(self, name: str) -> dict[str, dict[str, Any]]:
-        """A baseline twice: with the paper's setting where there is one, and with the best of the grid."""
+    def baseline(self, name: str, printed: bool = True) -> dict[str, dict[str, Any]]:
+        """A baseline with the paper's setting, if that is wanted, and with the best of the grid."""
         method = baseline(optimizers.optimizer(name), self.problem, mean_power=MEAN_POWER)
         label, out = LABELS[name], {}
-        if name in PAPER_SETTINGS:
+        if printed:
             setting = PAPER_SETTINGS[name]
             found = self._follow(method, self.reported, [setting] * self.repeats)
             about = {"label": f"{label}, the paper's settings", "setting": str(setting)}
@@ -138,3 +140,14 @@ def plain(values) -> Any:
     if values.ndim:
         return [plain(v) for v in values]
     return float(f"{values:.6g}") if np.isfinite(values) else None
+
+
+class Stopwatch:
+    """Wall and processor seconds: where other work runs beside, only the second says what was needed."""
+
+    def __init__(self):
+        self.began = time.perf_counter(), time.process_time()
+
+    def read(self) -> dict[str, float]:
+        wall, processor = time.perf_counter() - self.began[0], time.process_time() - self.began[1]
+        return {"seconds": round(wall, 1), "processor_seconds": round(processor, 1)}

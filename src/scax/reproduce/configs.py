@@ -14,8 +14,8 @@ class Printed(NamedTuple):
     sd: float
 
 
-#: The paper prints no number of iterations. After this many its four baselines, run here with its settings, are nearest
-#: to the test errors it printed (AdaGrad: within .0001 on three of the four data sets).
+#: The paper prints no number of iterations. After about this many its baselines, run here with its settings, are
+#: nearest to the test errors it printed.
 ITERATIONS = 500
 
 

@@ -8,11 +8,15 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from ..report.charts import short
 from ..report.picture import standalone
-from ..report.svg import SERIES, figure, styled, to_svg
-from .configs import LABELS, PAPER_SETTINGS
+from ..report.svg import FAINT, SERIES, figure, styled, to_svg
+from .configs import LABELS
+from .page import baselines
 from .statistics import numbers
 
-COLORS = {"sgd": 1, "adagrad": 2, "rmsprop": 4, "adam": 5, "sca": 0, "sca-damped": 3, "sca-paper": 7}
+COLORS = {
+    "sgd": 1, "adagrad": 2, "rmsprop": 4, "adam": 5, "sca": 0, "sca-damped": 3, "sca-paper": 7,
+    "sca-1": 0, "sca-4": 3, "sca-16": 6,
+}  # fmt: skip
 
 
 def figures(results: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -20,11 +24,16 @@ def figures(results: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for steps, found in results.get("table2", {}).items():
         yield f"convergence-{steps}", convergence(found, "paper", ("sca-paper", "sca-damped"))
         yield f"convergence-{steps}-tuned", convergence(found, "tuned", ())
+    if "susy" in results:
+        yield "susy-convergence", susy_convergence(results["susy"])
+        yield "susy-roc", susy_roc(results["susy"])
+    if "speedup" in results:
+        yield "speedup", speedup(results["speedup"])
 
 
 def convergence(found: dict[str, Any], kind: str, variants: tuple[str, ...]) -> str:
     """Objective against iterations on each data set, mean ± one standard deviation over repetitions."""
-    names = [f"{name}-{kind}" for name in PAPER_SETTINGS] + [*variants, "sca"]
+    names = [f"{name}-{kind}" for name in baselines(found)] + [*variants, "sca"]
     with styled():
         fig = figure(9, 6.2)
         axes = fig.subplots(2, 2).ravel()
@@ -56,6 +65,68 @@ def draw(ax, curve: dict[str, Any], key: str, label: str, strong: bool) -> None:
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.yaxis.set_major_locator(MaxNLocator(5))
     ax.yaxis.set_major_formatter(FuncFormatter(short))
+
+
+def susy_convergence(found: dict[str, Any]) -> str:
+    """Objective against iterations on each of the problems."""
+    with styled():
+        fig = figure(9, 3.6)
+        axes = fig.subplots(1, len(found["problems"]), squeeze=False)[0]
+        for ax, problem in zip(axes, found["problems"].values(), strict=True):
+            for name, method in problem["methods"].items():
+                draw(ax, method["curve"], name.removesuffix("-tuned"), method["label"], strong=name == "sca-1")
+            ax.set_ylim(*_range([numbers(m["curve"]["mean"]) for m in problem["methods"].values()]))
+            ax.set_title(problem["about"], fontsize=10)
+            ax.set_xlabel("iteration")
+        axes[0].set_ylabel("objective on training rows")
+        _legend_above(fig, axes[0], 4)
+        return standalone(to_svg(fig, "susy-convergence"))
+
+
+def susy_roc(found: dict[str, Any]) -> str:
+    """ROC curves, averaged over repetitions at fixed false positive rates."""
+    with styled():
+        fig = figure(9, 4.4)
+        axes = fig.subplots(1, len(found["problems"]), squeeze=False)[0]
+        for ax, problem in zip(axes, found["problems"].values(), strict=True):
+            ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+            for name, method in problem["methods"].items():
+                values = numbers(method["roc"])
+                strong = name == "sca-1"
+                color = SERIES[COLORS[name.removesuffix("-tuned")]]
+                width, dashes = 2.4 if strong else 1.3, (0, (4, 2)) if name in {"sca-4", "sca-16"} else "-"
+                x = np.linspace(0, 1, len(values))
+                ax.plot(x, values, color=color, linewidth=width, linestyle=dashes, label=method["label"])
+            ax.set_title(problem["about"], fontsize=10)
+            ax.set_xlabel("false positive rate")
+        axes[0].set_ylabel("true positive rate")
+        _legend_above(fig, axes[0], 4)
+        return standalone(to_svg(fig, "susy-roc"))
+
+
+def speedup(found: dict[str, Any]) -> str:
+    """Seconds of an iteration against the number of blocks, and speed-up over one block."""
+    blocks = np.array(found["blocks"])
+    wall, unit = numbers(found["wall"]), numbers(found["unit"])
+    labels = {"sample-space": "sample space, no blocks", "structured": "structured, no blocks", "adam": "Adam"}
+    styles = {"sample-space": (2, "--"), "structured": (0, "-"), "adam": (5, ":")}
+    with styled():
+        fig = figure(9, 3.8)
+        left, right = fig.subplots(1, 2)
+        for ax, turn in ((left, lambda s: s), (right, lambda s: wall[0] / s)):
+            ax.loglog(blocks, turn(unit), color=SERIES[3], marker="o", ms=4, label="weight space, slowest of C units")
+            ax.loglog(blocks, turn(wall), color=SERIES[1], marker="s", ms=4, label="weight space, all blocks here")
+            for name, value in found["lines"].items():
+                color, dashes = styles[name]
+                ax.axhline(turn(value), color=SERIES[color], linestyle=dashes, label=labels[name])
+            ax.set_xlabel("C, blocks")
+            ax.set_xticks(blocks, [str(c) for c in blocks])
+            ax.xaxis.set_minor_formatter(NullFormatter())
+            ax.yaxis.set_major_formatter(FuncFormatter(short))
+        left.set_ylabel("seconds per iteration")
+        right.set_ylabel(f"speed-up over C = {blocks[0]}")
+        _legend_above(fig, left, 3)
+        return standalone(to_svg(fig, "speedup"))
 
 
 def _legend(name: str, kind: str) -> str:

@@ -104,7 +104,14 @@ def follow(method, lanes: Lanes, x, y, ends, records, held: int, batch_size: int
         state, _, curve, _ = jax.lax.fori_loop(0, records, record, carry)
         both = jax.tree.map(lambda *leaves: jnp.stack(leaves), state.params, method.solution(state))
         on = lambda rows, **options: jax.vmap(lambda p: evaluate(problem, p, Batch(x[rows], y[rows]), **options))(both)
-        seen = jax.vmap(lambda p: problem.outputs(p, x[test])[:, 0])(both) if outputs else None
+        seen = jax.vmap(lambda p: _outputs(problem, p, x, test))(both) if outputs else None
         return Followed(curve, on(train), on(test, penalty=False), seen)
 
     return jax.vmap(one)(lanes)
+
+
+def _outputs(problem, params, x, rows, most: int = 8192):
+    """f on some rows of x, a slice at a time."""
+    count = rows.shape[0]
+    slices = jnp.pad(rows, (0, -count % min(most, count))).reshape(-1, min(most, count))
+    return jax.lax.map(lambda some: problem.outputs(params, x[some])[:, 0], slices).reshape(-1)[:count]

@@ -1,6 +1,5 @@
 """Table 2 and Figure 1: four regressions, four baselines as the paper ran them and tuned, SCA three times."""
 
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,7 +8,7 @@ from ..losses import Squared
 from ..problem import Problem
 from ..regularizers import L2
 from . import optimizers
-from .bench import Bench, network
+from .bench import Bench, Stopwatch, network
 from .configs import PAPER_SETTINGS, RATES, TUNING_REPEATS, Row
 from .tables import Rows
 
@@ -27,13 +26,14 @@ def regression(
     workers: int = 1,
     rates: Sequence[float] = RATES,
     tuning_repeats: int = TUNING_REPEATS,
+    baselines: Sequence[str] = tuple(PAPER_SETTINGS),
 ) -> dict[str, Any]:
     """Every row of the table after `steps` iterations; rows run side by side in `workers` threads."""
 
     def one(row: Row, table: Rows) -> dict[str, Any]:
-        return _row(row, table, repeats, steps, seed, tick, rates, tuning_repeats)
+        return _row(row, table, repeats, steps, seed, tick, rates, tuning_repeats, baselines)
 
-    began = time.perf_counter()
+    watch = Stopwatch()
     with ThreadPoolExecutor(workers) as pool:
         found = list(pool.map(one, rows, tables))
     return {
@@ -41,12 +41,12 @@ def regression(
         "repeats": repeats,
         "seed": seed,
         "tuning": {"repeats": tuning_repeats, "rates": list(rates)},
-        "seconds": round(time.perf_counter() - began, 1),
+        **watch.read(),
         "rows": {row.label: result for row, result in zip(rows, found, strict=True)},
     }
 
 
-def _row(row: Row, table: Rows, repeats, steps, seed, tick: Tick, rates, tuning_repeats) -> dict[str, Any]:
+def _row(row: Row, table: Rows, repeats, steps, seed, tick: Tick, rates, tuning_repeats, baselines) -> dict[str, Any]:
     net = network(row.widths, activation="tanh", output="tanh")
     problem = Problem(net.apply, Squared(), L2(row.l2))
     done = 0
@@ -59,9 +59,9 @@ def _row(row: Row, table: Rows, repeats, steps, seed, tick: Tick, rates, tuning_
     bench = Bench(
         net, problem, table, row.batch_size, row.test_share, repeats, steps, seed, count, rates, tuning_repeats
     )
-    total = len(PAPER_SETTINGS) * bench.runs_of_a_baseline(True) + len(optimizers.SCA_VARIANTS) * repeats
+    total = len(baselines) * bench.runs_of_a_baseline(True) + len(optimizers.SCA_VARIANTS) * repeats
     methods: dict[str, Any] = {}
-    for name in PAPER_SETTINGS:
+    for name in baselines:
         methods |= bench.baseline(name)
     for name, (label, _) in optimizers.SCA_VARIANTS.items():
         about = "as the label says" if name != "sca" else "defaults"
