@@ -22,8 +22,9 @@ COLORS = {
 def figures(results: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """(name, SVG) of every figure the results have data for."""
     for steps, found in results.get("table2", {}).items():
-        yield f"convergence-{steps}", convergence(found, "paper", ("sca-paper", "sca-damped"))
+        yield f"convergence-{steps}", convergence(found, "paper", ("sca-damped",))
         yield f"convergence-{steps}-tuned", convergence(found, "tuned", ())
+        yield f"divergence-{steps}", divergence(found)
     if "susy" in results:
         yield "susy-convergence", susy_convergence(results["susy"])
         yield "susy-roc", susy_roc(results["susy"])
@@ -41,22 +42,40 @@ def convergence(found: dict[str, Any], kind: str, variants: tuple[str, ...]) -> 
             for name in names:
                 method = row["methods"][name]
                 draw(ax, method["curve"], name.removesuffix(f"-{kind}"), _legend(name, kind), strong=name == "sca")
-            last = [row["methods"][n]["curve"]["mean"] for n in names if n != "sca-paper"]
-            ax.set_ylim(*_range([numbers(values) for values in last]))
+            ax.set_ylim(*_range([numbers(row["methods"][n]["curve"]["mean"]) for n in names]))
             ax.set_title(label, fontsize=10)
         for ax in axes[2:]:
             ax.set_xlabel("iteration")
         for ax in axes[::2]:
             ax.set_ylabel("objective on training rows")
-        _legend_above(fig, axes[0], 4)
+        _legend_above(fig, axes[0], 3)
         return standalone(to_svg(fig, f"convergence-{kind}"))
 
 
-def draw(ax, curve: dict[str, Any], key: str, label: str, strong: bool) -> None:
+def divergence(found: dict[str, Any]) -> str:
+    """The three ways to run SCA, on a logarithmic axis: the paper's settings leave every other picture."""
+    with styled():
+        fig = figure(9, 2.7)
+        axes = fig.subplots(1, len(found["rows"]), squeeze=False, sharey=True)[0]
+        for ax, (label, row) in zip(axes, found["rows"].items(), strict=True):
+            for name in ("sca-paper", "sca-damped", "sca"):
+                draw(ax, row["methods"][name]["curve"], name, _legend(name, "paper"), name == "sca", band=False)
+            ax.set_yscale("log")
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+            ax.yaxis.set_minor_formatter(NullFormatter())
+            ax.set_title(label, fontsize=10)
+            ax.set_xlabel("iteration")
+        axes[0].set_ylabel("objective")
+        _legend_above(fig, axes[0], 3)
+        return standalone(to_svg(fig, "divergence"))
+
+
+def draw(ax, curve: dict[str, Any], key: str, label: str, strong: bool, band: bool = True) -> None:
     """A mean with its band, from iteration 1 on."""
     x, mean, sd = (numbers(curve[k])[1:] for k in ("iterations", "mean", "sd"))
     color = SERIES[COLORS[key]]
-    ax.fill_between(x, mean - sd, mean + sd, color=color, alpha=0.2 if strong else 0.09, linewidth=0)
+    if band:
+        ax.fill_between(x, mean - sd, mean + sd, color=color, alpha=0.2 if strong else 0.09, linewidth=0)
     ax.plot(x, mean, color=color, linewidth=2.4 if strong else 1.3, label=label, zorder=3 if strong else 2)
     ax.set_xscale("log")
     ax.set_xlim(1, x[-1])
@@ -135,7 +154,7 @@ def _legend(name: str, kind: str) -> str:
     if name == "sca-damped":
         return "SCA, the paper's but τ = .1, ρ = .9"
     if name == "sca-paper":
-        return "SCA, the paper's (leaves the picture)"
+        return "SCA, the paper's (τ = 0)"
     stem = name.removesuffix(f"-{kind}")
     return f"{LABELS[stem]}, {'tuned' if kind == 'tuned' else 'the paper’s'}"
 

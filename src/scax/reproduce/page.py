@@ -180,6 +180,7 @@ def table2_part(results: dict[str, Any], image: Callable[[str, str], str]) -> st
             paired(found),
             image(f"convergence-{steps}", "Objective against iterations with the paper's settings"),
             image(f"convergence-{steps}-tuned", "Objective against iterations, baselines tuned"),
+            image(f"divergence-{steps}", "Objective of SCA with the paper's settings, damped, and with our defaults"),
             "### What it says",
             *table2_findings(found),
             f"What the tuned baselines chose from {len(found['tuning']['rates'])} learning rates × constant or cosine "
