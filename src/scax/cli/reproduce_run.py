@@ -51,6 +51,9 @@ def run(
 ) -> None:
     """Run the parts; results.json is written after each, so that a stop loses one part at most."""
     workers = workers or os.cpu_count() or 1
+    # what is not here is said before anything is made
+    tables = [load(row, data_dir) for row in TABLE2] if "table2" in parts else []
+    events = susy_table(data_dir) if "susy" in parts else None
     place.mkdir(parents=True, exist_ok=True)
     with locked(place), _progress() as progress:
         file = place / "results.json"
@@ -65,16 +68,14 @@ def run(
             write_text(file, json.dumps(results, indent=None, separators=(",", ":"), ensure_ascii=False) + "\n")
 
         if "table2" in parts:
-            tables = [load(row, data_dir) for row in TABLE2]
             for steps in lengths:
                 tick = _ticker(progress, f"{steps:,} iterations")
                 found = regression(TABLE2, tables, repeats=repeats, steps=steps, seed=seed, tick=tick, workers=workers)
                 save(("table2", str(steps)), found)
-        if "susy" in parts:
-            table, about = susy_table(data_dir)
+        if events is not None:
             few = max(1, repeats // FEWER)
             tick = _ticker(progress, "SUSY")
-            found = susy(table, about, repeats=few, steps=SUSY_ITERATIONS, seed=seed, tick=tick)
+            found = susy(*events, repeats=few, steps=SUSY_ITERATIONS, seed=seed, tick=tick)
             save(("susy",), found)
         if "speedup" in parts:
             save(("speedup",), speedup(tick=_ticker(progress, "speed-up")))

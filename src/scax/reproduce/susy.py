@@ -34,10 +34,11 @@ def susy(
     baselines: Sequence[str] = tuple(PAPER_SETTINGS),
     configs: Sequence[Susy] = SUSY,
     widths: tuple[int, ...] | None = None,
+    blocks: Sequence[int] = SUSY_BLOCKS,
 ) -> dict[str, Any]:
     """Each of the configs; `widths` is for a smaller network in a trial run."""
     watch = Stopwatch()
-    found = {c.label: _config(c, table, repeats, steps, seed, tick, rates, baselines, widths) for c in configs}
+    found = {c.label: _config(c, table, repeats, steps, seed, tick, rates, baselines, widths, blocks) for c in configs}
     return {
         "data": about,
         "iterations": steps,
@@ -49,7 +50,9 @@ def susy(
     }
 
 
-def _config(config: Susy, table: Rows, repeats, steps, seed, tick: Tick, rates, baselines, widths) -> dict[str, Any]:
+def _config(
+    config: Susy, table: Rows, repeats, steps, seed, tick: Tick, rates, baselines, widths, blocks
+) -> dict[str, Any]:
     squared = config.loss == "squared"
     net = network(widths or config.widths, activation="tanh", output="tanh" if squared else "linear")
     problem = Problem(net.apply, Squared() if squared else Logistic(), L2(config.l2))
@@ -65,14 +68,14 @@ def _config(config: Susy, table: Rows, repeats, steps, seed, tick: Tick, rates, 
         net, problem, rows, config.batch_size, config.test_share, repeats, steps, seed, count, rates, TUNING_REPEATS,
         keep_outputs=True, width=1,
     )  # fmt: skip
-    total = len(baselines) * bench.runs_of_a_baseline(False) + len(SUSY_BLOCKS) * repeats
+    total = len(baselines) * bench.runs_of_a_baseline(False) + len(blocks) * repeats
     methods: dict[str, Any] = {}
     for name in baselines:
         methods |= bench.baseline(name, printed=False)
-    for blocks in SUSY_BLOCKS:
-        method = SCA(problem, blocks=None if blocks == 1 else Blocks(blocks))
-        about = "" if blocks == 1 else f", C = {blocks}"
-        methods[f"sca-{blocks}"] = bench.sca(f"SCA, our defaults{about}", f"C = {blocks}", method)
+    for c in blocks:
+        method = SCA(problem, blocks=None if c == 1 else Blocks(c))
+        about = "" if c == 1 else f", C = {c}"
+        methods[f"sca-{c}"] = bench.sca(f"SCA, our defaults{about}", f"C = {c}", method)
     truth = np.stack([rows.y[order[: bench.held]] > 0.5 for order in bench.reported.order]).astype(float)
     for method in methods.values():
         outputs = method.pop("outputs")
