@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from scax.reproduce.statistics import difference, spread
+from scax.reproduce.statistics import difference, less_printed, spread
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(0.3, 1, 40), RNG.normal(0, 1, 40)
@@ -38,3 +38,10 @@ def test_verdicts():
 def test_spread_is_that_of_a_sample():
     assert spread([1.0, 2.0, 4.0]) == pytest.approx((7 / 3, np.std([1, 2, 4], ddof=1)))
     assert math.isnan(spread([1.0, None]).mean)
+
+
+def test_a_printed_mean_has_an_error_too():
+    certain, vague = less_printed(list(A), 0.0, 0.0), less_printed(list(A), 0.0, 10.0)
+    assert certain.half == pytest.approx(difference(list(A), 0.0, 0.0).half)
+    assert certain.mean == vague.mean
+    assert vague.half**2 - certain.half**2 == pytest.approx((scipy.stats.t.ppf(0.975, 39) * 10 / math.sqrt(100)) ** 2)

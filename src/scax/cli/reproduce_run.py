@@ -133,14 +133,15 @@ def _show_table2(steps: int, found: dict[str, Any]) -> None:
     for label in found["rows"]:
         shown.add_column(label, justify="right", no_wrap=True)
     rows = found["rows"].values()
-    printed = lambda name: [f"{row['paper'][name][0]:.4f} ± {row['paper'][name][1]:.4f}" for row in rows]
+    short = lambda text: text.replace(" ± ", "±").replace("0.", ".")
+    printed = lambda name: [short(f"{row['paper'][name][0]:.4f} ± {row['paper'][name][1]:.4f}") for row in rows]
     shown.add_row("printed, Adam", *printed("adam"))
     shown.add_row("printed, SCA", *printed("sca"))
     tried = baselines(found)
     names = [*(f"{n}-paper" for n in tried), *(f"{n}-tuned" for n in tried), "sca-paper", "sca-damped", "sca"]
     for name in names:
-        label = next(iter(rows))["methods"][name]["label"]
-        cells = [mse(row["methods"][name]["test"]) for row in rows]
+        label = next(iter(rows))["methods"][name]["label"].replace("the paper's settings", "the paper's")
+        cells = [short(mse(row["methods"][name]["test"])) for row in rows]
         shown.add_row(label, *cells, style="bold" if name == "sca" else None)
     Console().print(shown)
 

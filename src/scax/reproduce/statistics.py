@@ -56,3 +56,15 @@ def difference(these: Sequence[float | None], those: Sequence[float | None] | fl
 
     quantile, sd = float(stdtrit(n - 1, 0.975)), float(gap.std(ddof=1))
     return Difference(float(gap.mean()), quantile * sd / math.sqrt(n), quantile * sd * math.sqrt(1 / n + ratio))
+
+
+def less_printed(values: Sequence[float | None], mean: float, sd: float, n: int = 100) -> Difference:
+    """The mean of our repetitions less a printed one, of which only mean and spread over n repetitions are known."""
+    ours = spread(values)
+    count = len(values)
+    if count < 2:
+        return Difference(ours.mean - mean, math.inf, math.inf)
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(count - 1, 0.975)) * math.sqrt(ours.sd**2 / count + sd**2 / n)
+    return Difference(ours.mean - mean, half, half)

@@ -1,0 +1,39 @@
+"""Every number of docs/reproduction.md, and of README's table, is that of docs/results/reproduction.json."""
+
+import json
+import re
+
+import pytest
+
+from experiments import reproduction
+from scax.reproduce.page import page
+
+RESULTS = json.loads(reproduction.RESULTS.read_text())
+
+
+def test_the_page_is_the_one_the_results_give():
+    text = (reproduction.ROOT / "docs" / "reproduction.md").read_text()
+    assert text == page(RESULTS, reproduction.image)
+    for target in re.findall(r"\]\((images/[^)]+)\)", text):
+        assert (reproduction.ROOT / "docs" / target).is_file(), target
+
+
+def test_so_is_the_table_of_the_readme():
+    text = (reproduction.ROOT / "README.md").read_text()
+    assert reproduction.START in text
+    assert reproduction.with_table(text, RESULTS) == text
+
+
+def test_another_result_gives_another_page():
+    changed = json.loads(json.dumps(RESULTS))
+    steps = next(iter(changed["table2"]))
+    changed["table2"][steps]["rows"]["CASP"]["methods"]["sca"]["test"][0] += 10
+    assert page(changed, reproduction.image) != page(RESULTS, reproduction.image)
+
+
+@pytest.mark.parametrize("part", sorted({"table2", "susy", "speedup"} & set(RESULTS)))
+def test_every_part_names_its_command(part):
+    found = RESULTS[part]
+    for each in found.values() if part == "table2" else [found]:
+        assert each["command"].startswith("scax reproduce ")
+        assert "/" not in each["command"]  # no path of the machine it was run on
