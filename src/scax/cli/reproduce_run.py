@@ -31,7 +31,7 @@ def folder(out: Path | None, fresh: bool) -> Path:
     """The folder of the results: a new one, or one that has results of this command."""
     if out is None:
         return free("reproduce")
-    if out.exists() and any(out.iterdir()):
+    if out.exists() and any(path.name != ".lock" for path in out.iterdir()):
         if read_json(out / "results.json").get("kind") != KIND:
             raise RunFolderError(f"{out} holds results of another command. Give another --out.")
     elif not fresh:

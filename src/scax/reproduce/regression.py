@@ -1,5 +1,6 @@
 """Table 2 and Figure 1: four regressions, four baselines as the paper ran them and tuned, SCA three times."""
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -30,12 +31,23 @@ def regression(
 ) -> dict[str, Any]:
     """Every row of the table after `steps` iterations; rows run side by side in `workers` threads."""
 
+    stop = threading.Event()
+
+    def unless_stopped(*told: Any) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        tick(*told)
+
     def one(row: Row, table: Rows) -> dict[str, Any]:
-        return _row(row, table, repeats, steps, seed, tick, rates, tuning_repeats, baselines)
+        return _row(row, table, repeats, steps, seed, unless_stopped, rates, tuning_repeats, baselines)
 
     watch = Stopwatch()
-    with ThreadPoolExecutor(workers) as pool:
+    pool = ThreadPoolExecutor(workers)
+    try:
         found = list(pool.map(one, rows, tables))
+    finally:  # after Ctrl-C, too: the other threads end at their next tick
+        stop.set()
+        pool.shutdown(cancel_futures=True)
     return {
         "iterations": steps,
         "repeats": repeats,

@@ -102,6 +102,7 @@ def scaled(table: Rows, scaling: str, loss: str) -> Rows:
     if scaling == "range":
         x = unit(x) - 0.5
     else:
-        x = (x - x.mean(axis=0)) / np.where((sd := x.std(axis=0)) > 0, sd, 1)
+        sd = x.std(axis=0, dtype=float)  # float64: millions of rows
+        x = (x - x.mean(axis=0, dtype=float)) / np.where(sd > 0, sd, 1)
     y = np.asarray(table.y, np.float32)
     return Rows(x.astype(np.float32), (1.8 * y - 0.9 if loss == "squared" else y).astype(np.float32))
