@@ -120,7 +120,7 @@ def write(place: Path) -> Path:
         found = results["speedup"]
         cells = [f"C = {c} {seconds(unit)}" for c, unit in zip(found["blocks"], found["unit"], strict=True)]
         cells += [f"{name} {seconds(value)}" for name, value in found["lines"].items()]
-        print(f"Seconds per iteration, slowest unit: {'; '.join(cells)}")
+        print(f"Processor seconds per iteration of one unit: {'; '.join(cells)}")
     return place / "reproduction.md"
 
 

@@ -126,15 +126,15 @@ def susy_roc(found: dict[str, Any]) -> str:
 def speedup(found: dict[str, Any]) -> str:
     """Seconds of an iteration against the number of blocks, and speed-up over one block."""
     blocks = np.array(found["blocks"])
-    wall, unit = numbers(found["wall"]), numbers(found["unit"])
+    whole, unit = numbers(found["processor"]), numbers(found["unit"])
     labels = {"sample-space": "sample space, no blocks", "structured": "structured, no blocks", "adam": "Adam"}
     styles = {"sample-space": (2, "--"), "structured": (0, "-"), "adam": (5, ":")}
     with styled():
         fig = figure(9, 3.8)
         left, right = fig.subplots(1, 2)
-        for ax, turn in ((left, lambda s: s), (right, lambda s: wall[0] / s)):
-            ax.loglog(blocks, turn(unit), color=SERIES[3], marker="o", ms=4, label="weight space, slowest of C units")
-            ax.loglog(blocks, turn(wall), color=SERIES[1], marker="s", ms=4, label="weight space, all blocks here")
+        for ax, turn in ((left, lambda s: s), (right, lambda s: unit[0] / s)):
+            ax.loglog(blocks, turn(unit), color=SERIES[3], marker="o", ms=4, label="weight space, one of C units")
+            ax.loglog(blocks, turn(whole), color=SERIES[1], marker="s", ms=4, label="weight space, all C blocks")
             for name, value in found["lines"].items():
                 color, dashes = styles[name]
                 ax.axhline(turn(value), color=SERIES[color], linestyle=dashes, label=labels[name])
@@ -142,7 +142,7 @@ def speedup(found: dict[str, Any]) -> str:
             ax.set_xticks(blocks, [str(c) for c in blocks])
             ax.xaxis.set_minor_formatter(NullFormatter())
             ax.yaxis.set_major_formatter(FuncFormatter(short))
-        left.set_ylabel("seconds per iteration")
+        left.set_ylabel("processor seconds per iteration")
         right.set_ylabel(f"speed-up over C = {blocks[0]}")
         _legend_above(fig, left, 3)
         return standalone(to_svg(fig, "speedup"))
