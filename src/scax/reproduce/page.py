@@ -351,8 +351,8 @@ def speedup_part(found: dict[str, Any], image: Callable[[str, str], str]) -> str
     return "\n\n".join(
         [
             "## Speed-up: Figure 3",
-            f"`{found['command']}`, {cost(found)}. One iteration of a {network} "
-            f"network with {found['batch_size']} rows, squared loss. Processor seconds, the least of up to seven: of one "
+            f"`{found['command']}`, {cost(found)}. One iteration of a {network} network with "
+            f"{found['batch_size']} rows, squared loss. Processor seconds, the least of up to seven: of one "
             "block, J included, as for each of C units with a core of its own (the blocks are equal), and of all C "
             "blocks together; last the wall time of all blocks on this machine, which may have had other work to do.",
             speedup_table(found),
