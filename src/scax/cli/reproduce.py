@@ -65,6 +65,6 @@ def reproduce(
     folder = reproduce_run.folder(out, fresh=what != "page")
     if what != "page":
         wanted = list(dict.fromkeys(PARTS.values())) if what == "all" else [PARTS[what]]
-        reproduce_run.run(folder, what, wanted, repeats, lengths, data_dir, seed, workers)
+        reproduce_run.run(folder, wanted, repeats, lengths, data_dir, seed, workers)
     print(f"Page: {reproduce_run.write(folder)}")
     sys.stdout.flush()

@@ -41,7 +41,6 @@ def folder(out: Path | None, fresh: bool) -> Path:
 
 def run(
     place: Path,
-    what: str,
     parts: Sequence[str],
     repeats: int,
     lengths: Sequence[int],
@@ -60,7 +59,7 @@ def run(
         results = read_json(file) if file.exists() else {"format": FORMAT, "kind": KIND}
 
         def save(keys: Sequence[str], found: dict[str, Any]) -> None:
-            found |= {"command": _command(what, repeats, lengths, seed), "environment": environment()}
+            found |= {"command": _command(*keys, repeats=repeats, seed=seed), "environment": environment()}
             where = results
             for key in keys[:-1]:
                 where = where.setdefault(key, {})
@@ -146,13 +145,13 @@ def _show_table2(steps: int, found: dict[str, Any]) -> None:
     Console().print(shown)
 
 
-def _command(what: str, repeats: int, lengths: Sequence[int], seed: int) -> str:
-    """The command that gives these results; where the data lie is left to the reader."""
-    words = ["scax", "reproduce", what]
-    if what not in {"speedup", "fig3"}:
+def _command(part: str, steps: str = "500", *, repeats: int, seed: int) -> str:
+    """The command that gives these results, and no others; where the data lie is left to the reader."""
+    words = ["scax", "reproduce", part]
+    if part != "speedup":
         words += ["--repeats", str(repeats)]
-    if list(lengths) != [500] and what in {"table2", "fig1", "figure1", "all"}:
-        words += ["--iterations", ",".join(map(str, lengths))]
+    if steps != "500":
+        words += ["--iterations", steps]
     if seed:
         words += ["--seed", str(seed)]
     return shlex.join(words)

@@ -290,10 +290,10 @@ def susy_part(found: dict[str, Any], image: Callable[[str, str], str]) -> str:
         [
             "## SUSY: Figures 2 and 4",
             f"`{found['command']}`, {cost(found)}. Data: **{found['data']}**; "
-            f"{first['train']:,} for training and {first['held_out']:,} for testing. A {network} tanh network, "
+            f"{first['train']:,} for training and {first['held_out']:,} for testing. The {network} tanh network, "
             f"mini-batches of {first['batch_size']}, {found['iterations']:,} iterations, {found['repeats']} "
             f"repetitions. Every baseline is tuned over {len(found['tuning']['rates'])} learning rates × constant or "
-            f"cosine decay × last or averaged iterate, on {found['tuning']['repeats']} other splits.",
+            f"cosine decay × last or averaged iterate, by the held-out loss on {found['tuning']['repeats']} other splits.",
             susy_table(found),
             image("susy-convergence", "Objective against iterations on SUSY"),
             image("susy-roc", "ROC curves on SUSY"),
@@ -351,7 +351,7 @@ def speedup_part(found: dict[str, Any], image: Callable[[str, str], str]) -> str
     return "\n\n".join(
         [
             "## Speed-up: Figure 3",
-            f"`{found['command']}`, {cost(found)}. One iteration of a {network} network with "
+            f"`{found['command']}`, {cost(found)}. One iteration of the {network} network, "
             f"{found['batch_size']} rows, squared loss. Processor seconds, the least of up to seven: of one "
             "block, J included, as for each of C units with a core of its own (the blocks are equal), and of all C "
             "blocks together; last the wall time of all blocks on this machine, which may have had other work to do.",
