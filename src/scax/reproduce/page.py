@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .configs import ITERATIONS, LABELS
-from .statistics import Difference, difference, less_printed, spread
+from .statistics import Difference, difference, less_printed, numbers, spread
 
 
 def baselines(found: dict[str, Any]) -> tuple[str, ...]:
@@ -279,8 +279,27 @@ def susy_findings(found: dict[str, Any]) -> list[str]:
             lost = ours - spread(methods[f"sca-{c}"]["auc"]).mean
             verb = "within" if abs(lost) <= APART else "not within"
             apart.append(f"C = {c} {'loses' if lost >= 0 else 'gains'} {abs(lost):.4f} ({verb} {APART})")
-        out.append(text + f"Blocks: {several(apart)}.")
+        out.append(text + f"Blocks: {several(apart)}. {on_the_way(methods)}")
     return out
+
+
+def on_the_way(methods: dict[str, Any]) -> str:
+    """Who is ahead of SCA before the end, and how long blocks stay above their start, by the mean objective."""
+    told = []
+    ours = numbers(methods["sca-1"]["curve"]["mean"])
+    for name, method in methods.items():
+        steps, mean = method["curve"]["iterations"], numbers(method["curve"]["mean"])
+        if name.endswith("-tuned"):
+            ahead = [n for n, a, b in zip(steps, mean, ours, strict=True) if a < b]
+            if ahead:
+                told.append(
+                    f"that of {method['label']}, is below SCA's at some time from {ahead[0]:,} to {ahead[-1]:,}"
+                )
+        elif name != "sca-1":
+            above = [n for n, a in zip(steps, mean, strict=True) if not a <= mean[0]]
+            if above:
+                told.append(f"that of {method['label']}, is above its own start until {above[-1]:,}")
+    return f"On the way the mean objective tells more: {'; '.join(told)} iterations." if told else ""
 
 
 def susy_part(found: dict[str, Any], image: Callable[[str, str], str]) -> str:
@@ -293,7 +312,8 @@ def susy_part(found: dict[str, Any], image: Callable[[str, str], str]) -> str:
             f"{first['train']:,} for training and {first['held_out']:,} for testing. The {network} tanh network, "
             f"mini-batches of {first['batch_size']}, {found['iterations']:,} iterations, {found['repeats']} "
             f"repetitions. Every baseline is tuned over {len(found['tuning']['rates'])} learning rates × constant or "
-            f"cosine decay × last or averaged iterate, by the held-out loss on {found['tuning']['repeats']} other splits.",
+            "cosine decay × last or averaged iterate, by the held-out loss on "
+            f"{found['tuning']['repeats']} other splits.",
             susy_table(found),
             image("susy-convergence", "Objective against iterations on SUSY"),
             image("susy-roc", "ROC curves on SUSY"),
