@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .baselines import baseline as baseline
     from .batch import Batch as Batch
     from .blocks import Blocks as Blocks
+    from .bridges import as_optax as as_optax
     from .bridges import from_equinox as from_equinox
     from .bridges import from_flax as from_flax
     from .bridges import from_torch as from_torch
@@ -59,7 +60,7 @@ _NAMES = {
     "baselines": ("baseline",),
     "batch": ("Batch",),
     "blocks": ("Blocks",),
-    "bridges": ("from_equinox", "from_flax", "from_torch"),
+    "bridges": ("as_optax", "from_equinox", "from_flax", "from_torch"),
     "damping": ("Relative",),
     "files": ("FileError", "Model", "load", "save"),
     "losses": ("Huber", "Logistic", "Loss", "Poisson", "Softmax", "Squared"),

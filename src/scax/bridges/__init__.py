@@ -7,4 +7,5 @@ frameworks are extras, imported when a bridge to them is built.
 from .base import Bridge as Bridge
 from .equinox import from_equinox as from_equinox
 from .flax import from_flax as from_flax
+from .optax import as_optax as as_optax
 from .torch import from_torch as from_torch

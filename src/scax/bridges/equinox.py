@@ -30,7 +30,7 @@ def from_equinox(model: Any, state: Any = None) -> Bridge:
             )
     params, rest = eqx.partition(model, eqx.is_inexact_array)
 
-    def apply(params: PyTree, x: Array) -> Array:
+    def apply(params: PyTree, x: Any) -> Array:
         whole = eqx.combine(params, rest)
         return jax.vmap(whole if state is None else lambda row: whole(row, state)[0])(x)
 

@@ -39,7 +39,7 @@ def from_flax(module: Any, variables: PyTree = None, **call: Any) -> Bridge:
 def _linen(flax: Any, module: Any, variables: Any, call: dict[str, Any]) -> Bridge:
     others = {name: value for name, value in variables.items() if name != "params"}
 
-    def apply(params: PyTree, x: Array) -> Array:
+    def apply(params: PyTree, x: Any) -> Array:
         try:
             return module.apply({"params": params, **others}, x, **call)
         except flax.errors.ModifyScopeVariableError as error:
@@ -66,7 +66,7 @@ def _nnx(nnx: Any, model: Any, call: dict[str, Any]) -> Bridge:
         nnx.replace_by_pure_dict(state, params)
         return state
 
-    def apply(params: PyTree, x: Array) -> Array:
+    def apply(params: PyTree, x: Any) -> Array:
         # New variables around the same values: what the call changes does not reach the user's model, and is seen.
         whole = nnx.merge(graph, filled(params), jax.tree.map(lambda leaf: leaf, rest))
         z = whole(x, **call)

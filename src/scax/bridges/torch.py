@@ -36,7 +36,7 @@ def from_torch(module: Any) -> Bridge:
     params = {name: jnp.asarray(_array(value)) for name, value in module.named_parameters() if value.requires_grad}
     programs: dict[tuple, Callable] = {}
 
-    def apply(params: PyTree, x: Array) -> Array:
+    def apply(params: PyTree, x: Any) -> Array:
         kind = (x.shape[1:], jnp.dtype(x.dtype).name)
         if kind not in programs:
             programs[kind] = _export(torch, module, alias, set(params), *kind)
