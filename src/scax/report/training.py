@@ -95,7 +95,8 @@ def _curves(runs: list[Run]) -> list[str]:
                 if np.isfinite(y).any():
                     lines.append(charts.Curve(run.name, np.maximum(x, 1e-6), y[None], i % 10, len(runs) == 1))
             if lines and (axis == "step" or key in ("objective", score)):
-                svg = charts.curves(f"{key.replace('_', '-')}-{axis}", lines, over, label)
+                name = f"{key.replace('_', '-')}-{axis}"
+                svg = charts.curves(name, lines, over, label, counts=key.endswith("_kept"))
                 out.append(page.chart(f"{label[0].upper()}{label[1:]} against {over}", svg))
     return out
 
