@@ -12,8 +12,8 @@ from sklearn.preprocessing import StandardScaler
 from scax.estimators import SCARegressor
 
 x, y = load_diabetes(return_X_y=True)
-ours = SCARegressor(hidden_layer_sizes=(10, 6), max_iter=10, random_state=0)
-theirs = MLPRegressor(hidden_layer_sizes=(10, 6), max_iter=500, random_state=0)
+ours = SCARegressor(hidden_layer_sizes=(10, 6), max_iter=40, random_state=0)
+theirs = MLPRegressor(hidden_layer_sizes=(10, 6), learning_rate_init=1e-2, max_iter=1000, random_state=0)
 
 for model in (ours, theirs):
     scores = cross_val_score(make_pipeline(StandardScaler(), model), x, y, cv=3)

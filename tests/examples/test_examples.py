@@ -22,7 +22,7 @@ FOUND = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*:sklearn.exceptions.ConvergenceWarning")  # few epochs are the point
+@pytest.mark.usefixtures("quickly_compiled")
 @pytest.mark.parametrize("name", FOUND)
 def test_example(name, capsys):
     extra, pattern, least, most = FOUND[name]
