@@ -72,12 +72,3 @@ def dtype(request: pytest.FixtureRequest) -> Iterator[np.dtype]:
     """Run the test once in each precision, JAX's default dtype being the one yielded."""
     with jax.enable_x64(request.param is np.float64):
         yield np.dtype(request.param)
-
-
-@pytest.fixture
-def quickly_compiled() -> Iterator[None]:
-    """For tests that compile much and compute little: XLA's optimizations would take most of the time."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)

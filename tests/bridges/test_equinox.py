@@ -10,7 +10,6 @@ from tests.bridges.judge import assert_structured_is_the_judge, double, rows
 
 eqx = pytest.importorskip("equinox", reason="needs the extra: pip install 'scax[equinox]'")
 KEY = jax.random.key(0)
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 
 class Recurrent(eqx.Module):

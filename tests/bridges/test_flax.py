@@ -13,7 +13,6 @@ from flax import linen as nn
 from flax import nnx
 
 KEY = jax.random.key(0)
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 
 class NnxDense(nnx.Module):

@@ -10,10 +10,7 @@ from tests.bridges.judge import assert_structured_is_the_judge, rows
 
 torch = pytest.importorskip("torch", reason="needs the extra: pip install 'scax[torch]'")
 nn = torch.nn
-pytestmark = [
-    pytest.mark.usefixtures("quickly_compiled"),
-    pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:FutureWarning"),  # torch's own
-]
+pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:FutureWarning")  # torch's own
 
 
 def near(module, x, **tolerance):

@@ -22,7 +22,6 @@ FOUND = {
 }
 
 
-@pytest.mark.usefixtures("quickly_compiled")
 @pytest.mark.parametrize("name", FOUND)
 def test_example(name, capsys):
     extra, pattern, least, most = FOUND[name]
