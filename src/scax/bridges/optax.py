@@ -6,7 +6,7 @@ from typing import Any
 import jax
 from jaxtyping import PyTree
 
-from ..sca import SCA, State
+from ..sca import SCA
 
 
 def as_optax(sca: SCA) -> Any:
@@ -25,10 +25,10 @@ def as_optax(sca: SCA) -> Any:
     """
     import optax
 
-    def init(params: PyTree) -> State:
+    def init(params: PyTree) -> Any:
         return sca.init(params)
 
-    def update(updates: PyTree, state: State, params: PyTree = None, *, batch: Any = None, **_: Any) -> Any:
+    def update(updates: PyTree, state: Any, params: PyTree = None, *, batch: Any = None, **_: Any) -> Any:
         if params is None or batch is None:
             missing = "params" if params is None else "batch"
             raise ValueError(
