@@ -3,12 +3,16 @@
 python examples/equinox_model.py
 """
 
-import equinox as eqx
 import jax
 import numpy as np
 from sklearn.datasets import load_wine
 
 import scax
+
+try:
+    import equinox as eqx
+except ModuleNotFoundError:
+    raise SystemExit("This example needs Equinox: pip install 'scax[equinox]'") from None
 
 x, y = load_wine(return_X_y=True)
 order = np.random.default_rng(0).permutation(len(x))

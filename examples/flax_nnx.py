@@ -5,10 +5,14 @@ python examples/flax_nnx.py
 
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from sklearn.datasets import load_breast_cancer
 
 import scax
+
+try:
+    from flax import nnx
+except ModuleNotFoundError:
+    raise SystemExit("This example needs Flax: pip install 'scax[flax]'") from None
 
 
 class Net(nnx.Module):

@@ -4,11 +4,15 @@ python examples/torch_module.py
 """
 
 import numpy as np
-import torch
 from sklearn.datasets import load_diabetes
-from torch import nn
 
 import scax
+
+try:
+    import torch
+    from torch import nn
+except ModuleNotFoundError:
+    raise SystemExit("This example needs PyTorch: pip install 'scax[torch]'") from None
 
 x, y = load_diabetes(return_X_y=True)
 order = np.random.default_rng(0).permutation(len(x))

@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,14 @@ def test_example(name, capsys):
     number = re.search(pattern, told)
     assert number, told
     assert least <= float(number[1]) <= most, told
+
+
+@pytest.mark.parametrize("name", [name for name, (extra, *_) in FOUND.items() if extra is not None])
+def test_without_the_extra_one_line_says_what_to_install(name, monkeypatch):
+    extra = FOUND[name][0]
+    monkeypatch.setitem(sys.modules, extra, None)
+    with pytest.raises(SystemExit, match=rf"pip install 'scax\[{extra}\]'"):
+        runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
 
 
 def test_each_is_short_and_says_how_to_run_it():
