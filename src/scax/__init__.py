@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from .baselines import baseline as baseline
     from .batch import Batch as Batch
     from .blocks import Blocks as Blocks
+    from .bridges import as_optax as as_optax
+    from .bridges import from_equinox as from_equinox
+    from .bridges import from_flax as from_flax
+    from .bridges import from_torch as from_torch
     from .damping import Relative as Relative
     from .files import FileError as FileError
     from .files import Model as Model
@@ -56,6 +60,7 @@ _NAMES = {
     "baselines": ("baseline",),
     "batch": ("Batch",),
     "blocks": ("Blocks",),
+    "bridges": ("as_optax", "from_equinox", "from_flax", "from_torch"),
     "damping": ("Relative",),
     "files": ("FileError", "Model", "load", "save"),
     "losses": ("Huber", "Logistic", "Loss", "Poisson", "Softmax", "Squared"),

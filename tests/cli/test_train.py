@@ -47,7 +47,9 @@ def test_run_folder(run, scax):
     assert scax("report", "run").code == 0
     page = Path("run/report.html").read_text()
     assert "Predicted against true" in page
-    assert page.count("<svg") == 6
+    assert page.count("<svg") == 7
+    assert "RMSE on rows held out against seconds" in page
+    assert "Weights that are not zero" not in page
 
 
 def test_predictions(run, scax):

@@ -11,6 +11,9 @@ from .errors import UserError
 from .options import absurd, names, numbers
 
 Json = Annotated[bool, typer.Option("--json", help="Print each record and the outcome as lines of JSON.")]
+Tensorboard = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Write TensorBoard's event files there, too.", show_default=False)
+]
 SaveEvery = Annotated[float, typer.Option(help="Seconds between checkpoints.")]
 
 
@@ -41,6 +44,7 @@ def train(
     encoding: Annotated[str, typer.Option(help="Of a CSV file: utf-8, latin-1, cp1252.")] = "utf-8",
     header: Annotated[bool, typer.Option(help="Whether the first line of a CSV file names the columns.")] = True,
     save_every: SaveEvery = 10.0,
+    tensorboard: Tensorboard = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -72,22 +76,33 @@ def train(
         raise UserError(reason)
     if out is not None:
         refuse_existing(out)
+    _require_tensorboard(tensorboard)
     stem = table.name.removesuffix(".gz").rpartition(".")[0] or table.name
     folder = free(f"train-{stem}") if out is None else out
     from . import train_run
 
-    train_run.begin(folder, options, save_every, json)
+    train_run.begin(folder, options, save_every, json, tensorboard)
     sys.stdout.flush()
 
 
 def resume(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that was stopped.")],
     save_every: SaveEvery = 10.0,
+    tensorboard: Tensorboard = None,
     json: Json = False,
 ) -> None:
     """Go on with a run after a stop or a crash, to the bit as if it had not stopped."""
     absurd("save-every", save_every, 0, 1e6)
+    _require_tensorboard(tensorboard)
     from . import train_run
 
-    train_run.again(run, save_every, json)
+    train_run.again(run, save_every, json, tensorboard)
     sys.stdout.flush()
+
+
+def _require_tensorboard(folder: Path | None) -> None:
+    """Before anything is read or made."""
+    if folder is not None:
+        from ..train.tensorboard import require
+
+        require()

@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..train import session as sessions
 from ..train.config import TrainConfig
 from ..train.run_folder import locked
 from ..train.scores import SCORES
+from ..train.tensorboard import EventFiles
 from .errors import INTERRUPTED
+from .live import Display
 
 SHOWN = 24  # columns of a table listed in the terminal; schema.json has them all
 
 
-def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool) -> None:
+def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool, events: Path | None = None) -> None:
     """scax train."""
     console = Console(stderr=True)
     with console.status("Reading the table", spinner="dots") if console.is_terminal else contextlib.nullcontext():
@@ -33,10 +34,10 @@ def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool) -
     command = shlex.join(["scax", "train", "--config", str(folder / "config.toml"), "--out", f"{folder}-again"])
     session = sessions.start(folder, config, table, preprocess, command)
     with locked(folder):
-        _run(session, save_every, machine, console)
+        _run(session, save_every, machine, console, events)
 
 
-def again(folder: Path, save_every: float, machine: bool) -> None:
+def again(folder: Path, save_every: float, machine: bool, events: Path | None = None) -> None:
     """scax resume."""
     if (folder / "results.json").is_file() and (folder / sessions.MODEL).is_file():
         if machine:
@@ -49,10 +50,12 @@ def again(folder: Path, save_every: float, machine: bool) -> None:
         session = sessions.resume(folder)
         if not machine:
             print(f"Resuming {folder} at step {session.step:,} of {session.config.steps:,}.")
-        _run(session, save_every, machine, Console(stderr=True))
+        _run(session, save_every, machine, Console(stderr=True), events)
 
 
-def _run(session: sessions.Session, save_every: float, machine: bool, console: Console) -> None:
+def _run(
+    session: sessions.Session, save_every: float, machine: bool, console: Console, events: Path | None = None
+) -> None:
     folder, config, score = session.folder, session.config, SCORES[session.data.task]
     if not machine:
         held = 0 if session.data.held_out is None else len(session.data.held_out[0])
@@ -60,31 +63,20 @@ def _run(session: sessions.Session, save_every: float, machine: bool, console: C
             f"Training a {'/'.join(map(str, session.net.widths))} network ({session.weights:,} weights) on "
             f"{session.data.rows:,} rows; {held:,} held out."
         )
+    written = None if events is None else EventFiles(events, session.step)
     shown = not machine and console.is_terminal
-    columns = (
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[loss]}"),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(compact=True),
-        TextColumn("left"),
-    )
-    with Progress(*columns, console=console, disable=not shown) as progress, _interrupts() as stopped:
-        bar = progress.add_task("", total=config.steps, completed=session.step, loss="compiling", rate="")
+    with Display(console, shown, config.steps, session.step, score.name) as display, _interrupts() as stopped:
 
         def told(record: dict[str, Any]) -> None:
-            loss = f"objective {_number(record['objective'])}"
-            if score.name in record:
-                loss += f"  {score.name} {_number(record[score.name])}"
-            progress.update(bar, loss=loss)
+            display.told(record)
+            if written is not None:
+                written.record(record)
             if machine:
                 print(json.dumps(record), flush=True)
 
-        def moved(step: int) -> None:
-            speed = progress.tasks[0].speed
-            progress.update(bar, completed=step, rate="" if speed is None else f"{speed:,.0f} steps/s")
-
-        done = session.go(told, moved, lambda: bool(stopped), save_every)
+        done = session.go(told, display.moved, lambda: bool(stopped), save_every)
+    if written is not None:
+        written.close()
     if not done:
         print(f"scax: stopped at step {session.step:,}; all is saved. Go on: scax resume {folder}", file=sys.stderr)
         raise SystemExit(INTERRUPTED)

@@ -20,18 +20,27 @@ class Curve(NamedTuple):
     strong: bool = False
 
 
-def curves(name: str, lines: Sequence[Curve], xlabel: str, ylabel: str, *, wild_start: bool = False) -> str:
+def curves(
+    name: str,
+    lines: Sequence[Curve],
+    xlabel: str,
+    ylabel: str,
+    *,
+    wild_start: bool = False,
+    counts: bool = False,
+) -> str:
     """Mean over repeats with a band of one standard deviation; a logarithmic y axis where values span a wide range.
 
-    `wild_start` lets the first iterations leave the picture: what follows decides its range.
+    `wild_start` lets the first iterations leave the picture: what follows decides its range. `counts` are whole numbers
+    on an axis from zero.
     """
     with styled():
         fig = figure()
-        draw_curves(fig.add_subplot(), lines, xlabel, ylabel, wild_start)
+        draw_curves(fig.add_subplot(), lines, xlabel, ylabel, wild_start, counts)
         return to_svg(fig, name)
 
 
-def draw_curves(ax, lines: Sequence[Curve], xlabel: str, ylabel: str, wild_start: bool) -> None:
+def draw_curves(ax, lines: Sequence[Curve], xlabel: str, ylabel: str, wild_start: bool, counts: bool = False) -> None:
     low, high = np.inf, -np.inf
     for line in sorted(lines, key=lambda c: c.strong):
         values = np.ma.masked_invalid(line.values)
@@ -45,8 +54,13 @@ def draw_curves(ax, lines: Sequence[Curve], xlabel: str, ylabel: str, wild_start
             top = np.quantile(settled, 0.98) if wild_start else settled.max()
             low, high = min(low, float(mean.min())), max(high, float(top))
     ax.set_xscale("log")
-    ax.xaxis.set_major_locator(LogLocator(numticks=6))
+    left, right = ax.get_xlim()
+    # within a decade or so the powers of ten alone would leave the axis without a number
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if right / left < 30 else (1,), numticks=6))
     _y_axis(ax, low, high, log="objective" in ylabel or "loss" in ylabel)
+    if counts:
+        ax.set_ylim(0, 1.06 * max(high, 1))
+        ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     ax.xaxis.set_major_formatter(FuncFormatter(short))
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel(xlabel)

@@ -22,7 +22,7 @@ _VARIABLES |= {color: f"--h{i}" for i, color in enumerate(SHADES)}
 STYLE = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
-    "font.size": 9,
+    "font.size": 10,
     "axes.edgecolor": GRID,
     "axes.labelcolor": INK,
     "axes.spines.top": False,

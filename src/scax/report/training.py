@@ -86,6 +86,7 @@ def _curves(runs: list[Run]) -> list[str]:
     score = _score_name(runs[0])
     if score:
         shown.append((score, f"{score} on rows held out"))
+    shown += [("weights_kept", "weights that are not zero"), ("neurons_kept", "hidden neurons in use")]
     for key, label in shown:
         for axis, over in (("step", "iterations"), ("seconds", "seconds")):
             lines = []
@@ -93,8 +94,9 @@ def _curves(runs: list[Run]) -> list[str]:
                 x, y = _column(run, axis), _column(run, key)
                 if np.isfinite(y).any():
                     lines.append(charts.Curve(run.name, np.maximum(x, 1e-6), y[None], i % 10, len(runs) == 1))
-            if lines and (axis == "step" or key == "objective"):
-                svg = charts.curves(f"{key.replace('_', '-')}-{axis}", lines, over, label)
+            if lines and (axis == "step" or key in ("objective", score)):
+                name = f"{key.replace('_', '-')}-{axis}"
+                svg = charts.curves(name, lines, over, label, counts=key.endswith("_kept"))
                 out.append(page.chart(f"{label[0].upper()}{label[1:]} against {over}", svg))
     return out
 

@@ -203,6 +203,9 @@ class Session:
             "accepted": float(self.carry.taken) / count,
             "damping": float(self.carry.state.damping),
         }
+        if self.config.l1:
+            record["weights_kept"] = sum(int(jnp.count_nonzero(leaf)) for leaf in jax.tree.leaves(solution))
+            record["neurons_kept"] = neurons_kept(solution)
         if self.data.held_out is not None:
             x, y = self.data.held_out
             held = Batch(jnp.asarray(x[:HELD_OUT]), jnp.asarray(y[:HELD_OUT]))
@@ -323,6 +326,11 @@ def goals(steps: int) -> list[int]:
     every = -(-steps // min(RECORDS, steps))
     early = np.round(np.geomspace(1, every, 12)).astype(int).tolist()
     return sorted({*early, *range(every, steps, every), steps})
+
+
+def neurons_kept(params: Any) -> int:
+    """Hidden neurons from which at least one weight leaves."""
+    return sum(int(np.sum(np.any(np.asarray(layer["weight"]) != 0, axis=1))) for layer in params[1:])
 
 
 def _split(config: TrainConfig) -> Split:
