@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from .losses import Softmax as Softmax
     from .losses import Squared as Squared
     from .models import MLP as MLP
+    from .models import Compacted as Compacted
+    from .models import compact as compact
     from .problem import Problem as Problem
     from .regularizers import L1 as L1
     from .regularizers import L2 as L2
@@ -50,7 +52,12 @@ if TYPE_CHECKING:
     from .schedules import PowerDecay as PowerDecay
     from .schedules import QuadraticDecay as QuadraticDecay
     from .status import Status as Status
+    from .train import Path as Path
     from .train import Result as Result
+    from .train import Stationarity as Stationarity
+    from .train import finish as finish
+    from .train import path as path
+    from .train import stationarity as stationarity
     from .train import train as train
     from .train import train_many as train_many
 
@@ -64,7 +71,7 @@ _NAMES = {
     "damping": ("Relative",),
     "files": ("FileError", "Model", "load", "save"),
     "losses": ("Huber", "Logistic", "Loss", "Poisson", "Softmax", "Squared"),
-    "models": ("MLP",),
+    "models": ("Compacted", "MLP", "compact"),
     "problem": ("Problem",),
     "regularizers": (
         "L1",
@@ -81,7 +88,7 @@ _NAMES = {
     "sca": ("SCA",),
     "schedules": ("Approach", "Constant", "PowerDecay", "QuadraticDecay"),
     "status": ("Status",),
-    "train": ("Result", "train", "train_many"),
+    "train": ("Path", "Result", "Stationarity", "finish", "path", "stationarity", "train", "train_many"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

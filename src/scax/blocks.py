@@ -63,7 +63,7 @@ class Blocks:
 
     def _units(self, layout: Layout, regularizer: Regularizer) -> list[np.ndarray]:
         """The smallest sets of weights that stay together."""
-        from .regularizers.group import neuron_groups
+        from .regularizers.groups import neuron_groups
 
         parts = getattr(regularizer, "parts", (regularizer,))
         grouped = [p.groups.ids for p in parts if isinstance(p, GroupLasso)]

@@ -113,6 +113,9 @@ TABLE = ["l2", "l1", "elastic-net", "group", "box", "all"]
 @pytest.mark.parametrize("regularizer", TABLE)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_every_solver_gives_the_same_answer(name, regularizer, loss, k, precision):
+    if name == "semismooth" and (loss, k) not in {("squared", 1), ("softmax", 3)}:
+        # each of these compiles for seconds
+        pytest.skip("every loss and penalty is certified in tests/solvers/test_semismooth.py")
     net, params, *_ = setting(loss, k, precision)
     problem = scax.Problem(net.apply, LOSSES[loss].loss, REGULARIZERS[regularizer](size(params)))
     reason = SOLVERS[name]().supports(problem)

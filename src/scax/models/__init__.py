@@ -1,3 +1,5 @@
-"""Networks of our own; any other pure function of (params, x) serves as well."""
+"""Networks, and smaller ones with the same outputs."""
 
+from .compact import Compacted as Compacted
+from .compact import compact as compact
 from .mlp import MLP as MLP

@@ -3,8 +3,8 @@
 from .base import Regularizer as Regularizer
 from .box import Box as Box
 from .group import GroupLasso as GroupLasso
-from .group import Groups as Groups
-from .group import neuron_groups as neuron_groups
+from .groups import Groups as Groups
+from .groups import neuron_groups as neuron_groups
 from .l1 import L1 as L1
 from .l1 import ElasticNet as ElasticNet
 from .l2 import L2 as L2

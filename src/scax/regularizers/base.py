@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._struct import Number
+from .derivative import ProxDerivative
 
 
 class Regularizer:
@@ -17,6 +18,8 @@ class Regularizer:
     smooth: bool = False
     #: the coefficient of ½‖w‖²
     ridge: Number = 0.0
+    #: `prox_derivative` is known: the semismooth Newton solver can serve
+    newton: bool = False
 
     def value(self, w: Float[Array, "q"]) -> Float[Array, ""]:
         """R(w)."""
@@ -28,6 +31,10 @@ class Regularizer:
 
     def prox_rough(self, w: Float[Array, "q"], step: Number) -> Float[Array, "q"]:
         """argmin_x  ½‖x − w‖² + step · rough(x)."""
+        raise NotImplementedError
+
+    def prox_derivative(self, w: Float[Array, "q"], x: Float[Array, "q"], step: Number) -> ProxDerivative:
+        """An element of the generalized derivative at w of x = prox_rough(w, step)."""
         raise NotImplementedError
 
     def prox(self, w: Float[Array, "q"], step: Number) -> Float[Array, "q"]:

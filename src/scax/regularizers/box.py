@@ -6,6 +6,7 @@ import numpy as np
 from .. import checks
 from .._struct import Number, struct
 from .base import Regularizer
+from .derivative import derivative
 
 
 @struct
@@ -13,6 +14,7 @@ class Box(Regularizer):
     """R(w) = 0 where every |w_i| ≤ bound, +∞ elsewhere: ŵ stays in the box, and so do the iterates."""
 
     bound: Number
+    newton = True
 
     def __post_init__(self):
         checks.positive("bound", self.bound)
@@ -34,6 +36,9 @@ class Box(Regularizer):
 
     def prox_rough(self, w, step):
         return self.project(w)
+
+    def prox_derivative(self, w, x, step):
+        return derivative(w, x, bound=self.bound)
 
     def project(self, w):
         return jnp.clip(w, -self.bound, self.bound)

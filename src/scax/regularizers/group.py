@@ -2,62 +2,13 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float
 
 from .. import checks
 from .._struct import Number, struct
-from ..layout import Layout, Mask
 from .base import Regularizer
-
-
-@struct
-class Groups:
-    """A partition of the flat weights: `ids[i]` is the group of weight i, `sizes[p]` the size of group p."""
-
-    ids: Int[Array, "q"]
-    sizes: Float[Array, "p"]
-
-    @staticmethod
-    def of(ids) -> "Groups":
-        """From one group number per weight, numbered 0, 1, 2, … without gaps."""
-        ids = np.asarray(ids)
-        if ids.ndim != 1 or ids.dtype.kind not in "iu":
-            raise TypeError(f"group ids must be a vector of integers, got {ids.dtype} of shape {ids.shape}.")
-        counts = np.bincount(ids)
-        if (counts == 0).any():
-            raise ValueError(f"group ids must be 0, 1, 2, … without gaps: no weight has id {int(counts.argmin())}.")
-        return Groups(jnp.asarray(ids, jnp.int32), jnp.asarray(counts, float))
-
-    @property
-    def count(self) -> int:
-        return self.sizes.shape[-1]
-
-    def norms(self, w: Float[Array, "q"]) -> Float[Array, "p"]:
-        """‖w_p‖ for every group; its gradient at a zero group is zero, not NaN."""
-        squares = jax.ops.segment_sum(w**2, self.ids, self.count)
-        return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1)), 0)
-
-
-def neuron_groups(params: PyTree, *, input_axis: int = -2, trainable: PyTree = None) -> Groups:
-    """One group per neuron, holding the weights that leave it.
-
-    A dense kernel [inputs, outputs] gives one group per row, so input features count as neurons; a convolution
-    kernel [..., inputs, outputs] one per input channel; biases and scales are groups of one. For kernels stored
-    as [outputs, inputs] pass `input_axis=-1`. `trainable` is the mask given to `Problem`, if any.
-    """
-    layout = Layout.of(params, None if trainable is None else Mask.of(trainable))
-    ids, start = [], 0
-    for shape in layout.trained_shapes:
-        if len(shape) >= 2:
-            axis = input_axis % len(shape)
-            along = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
-            number = np.broadcast_to(along, shape).ravel()
-        else:
-            number = np.arange(int(np.prod(shape)))
-        ids.append(number + start)
-        start += int(number.max(initial=-1)) + 1
-    return Groups.of(np.concatenate(ids))
+from .derivative import derivative
+from .groups import Groups
 
 
 @struct
@@ -66,6 +17,7 @@ class GroupLasso(Regularizer):
 
     strength: Number
     groups: Groups
+    newton = True
 
     def __post_init__(self):
         checks.nonnegative("strength", self.strength)
@@ -89,6 +41,9 @@ class GroupLasso(Regularizer):
         threshold = step * self.thresholds.astype(w.dtype)
         shrink = jnp.where(norms > threshold, 1 - threshold / jnp.where(norms > 0, norms, 1), 0)
         return w * shrink[self.groups.ids]
+
+    def prox_derivative(self, w, x, step):
+        return derivative(w, x, groups=self.groups, pull=step * self.thresholds.astype(w.dtype))
 
     def prox_in_box(self, w, step, bound):
         """The prox together with |x| ≤ bound, which does not split into the two.

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from .. import checks
 from .._struct import Number, struct
 from .base import Regularizer
+from .derivative import derivative
 
 
 def soft_threshold(w, threshold):
@@ -17,6 +18,7 @@ class L1(Regularizer):
     """R(w) = strength · ‖w‖₁."""
 
     strength: Number
+    newton = True
 
     def __post_init__(self):
         checks.nonnegative("strength", self.strength)
@@ -31,6 +33,9 @@ class L1(Regularizer):
     def prox_rough(self, w, step):
         return soft_threshold(w, step * self.l1)
 
+    def prox_derivative(self, w, x, step):
+        return derivative(w, x, threshold=step * self.l1)
+
 
 @struct
 class ElasticNet(Regularizer):
@@ -38,6 +43,7 @@ class ElasticNet(Regularizer):
 
     strength: Number
     l1_ratio: Number = 0.5
+    newton = True
 
     def __post_init__(self):
         checks.nonnegative("strength", self.strength)
@@ -56,3 +62,6 @@ class ElasticNet(Regularizer):
 
     def prox_rough(self, w, step):
         return soft_threshold(w, step * self.l1)
+
+    def prox_derivative(self, w, x, step):
+        return derivative(w, x, threshold=step * self.l1)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from .. import checks
 from .._struct import Number, struct
 from .base import Regularizer
+from .derivative import derivative
 
 
 @struct
@@ -17,6 +18,7 @@ class L2(Regularizer):
 
     strength: Number
     smooth = True
+    newton = True
 
     def __post_init__(self):
         checks.nonnegative("strength", self.strength)
@@ -30,3 +32,6 @@ class L2(Regularizer):
 
     def prox_rough(self, w, step):
         return w
+
+    def prox_derivative(self, w, x, step):
+        return derivative(w, x)

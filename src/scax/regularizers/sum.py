@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from .._struct import struct
 from .base import Regularizer
 from .box import Box
+from .derivative import derivative
 from .group import GroupLasso
 from .l1 import L1, ElasticNet, soft_threshold
 
@@ -36,6 +37,10 @@ class Sum(Regularizer):
         return all(p.smooth for p in self.parts)
 
     @property
+    def newton(self):
+        return all(p.newton for p in self.parts)
+
+    @property
     def ridge(self):
         return sum(p.ridge for p in self.parts)
 
@@ -52,6 +57,22 @@ class Sum(Regularizer):
             if isinstance(part, GroupLasso):
                 return part.prox_in_box(w, step, min_of(boxes)) if boxes else part.prox_rough(w, step)
         return self.project(w)
+
+    def prox_derivative(self, w, x, step):
+        rough = [p for p in self.parts if not p.smooth]
+        if len(rough) == 1:
+            return rough[0].prox_derivative(w, x, step)
+        l1 = [p.l1 for p in rough if isinstance(p, (L1, ElasticNet))]
+        boxes = [p.bound for p in rough if isinstance(p, Box)]
+        groups = [p for p in rough if isinstance(p, GroupLasso)]
+        return derivative(
+            w,
+            x,
+            threshold=step * sum(l1) if l1 else None,
+            groups=groups[0].groups if groups else None,
+            pull=step * groups[0].thresholds.astype(w.dtype) if groups else None,
+            bound=min_of(boxes) if boxes else None,
+        )
 
     def project(self, w):
         for part in self.parts:

@@ -7,6 +7,7 @@ from .choose import SOLVERS as SOLVERS
 from .choose import Auto as Auto
 from .closed_form import ClosedForm as ClosedForm
 from .fista import Fista as Fista
+from .semismooth import Semismooth as Semismooth
 from .smooth import ConjugateGradientsSolver as ConjugateGradientsSolver
 from .smooth import Newton as Newton
 from .smooth import SampleSpaceSolver as SampleSpaceSolver

@@ -4,14 +4,27 @@ from typing import ClassVar
 
 from .._struct import static, struct
 from ..problem import Problem
+from ..regularizers import Box
 from .base import Choice, Solver
-from .cost import Setting, costs
+from .cost import LARGEST_ARRAY, Setting, costs
 from .fista import Fista
+from .semismooth import Semismooth
 from .smooth import ConjugateGradientsSolver, Newton, SampleSpaceSolver, StructuredSolver, WeightSpaceSolver
+
+#: Equations up to which a few Newton systems are cheaper than hundreds of passes over the batch.
+LARGEST_SYSTEM = 2048
 
 SOLVERS: dict[str, type[Solver]] = {
     cls.name: cls
-    for cls in (WeightSpaceSolver, SampleSpaceSolver, StructuredSolver, ConjugateGradientsSolver, Newton, Fista)
+    for cls in (
+        WeightSpaceSolver,
+        SampleSpaceSolver,
+        StructuredSolver,
+        ConjugateGradientsSolver,
+        Newton,
+        Fista,
+        Semismooth,
+    )
 }
 
 
@@ -28,7 +41,8 @@ class Auto(Solver):
     def choose(self, setting: Setting) -> Choice:
         problem = setting.problem
         if not problem.regularizer.smooth:
-            return Choice(self._made(Fista), f"{type(problem.regularizer).__name__} is not smooth and has a prox")
+            solver, reason = _rough(setting)
+            return Choice(self._made(solver), reason)
         table = costs(setting)
         feasible = {name: cost for name, cost in table.items() if cost.feasible}
         best = min(feasible, key=lambda name: feasible[name].multiply_adds)
@@ -37,3 +51,18 @@ class Auto(Solver):
 
     def _made(self, solver: type[Solver]) -> Solver:
         return solver() if self.tolerance is None else solver(tolerance=self.tolerance)  # type: ignore[call-arg]
+
+
+def _rough(setting: Setting) -> tuple[type[Solver], str]:
+    """Newton's few small systems, unless they are large or the prox has no known derivative."""
+    regularizer, m, q = setting.problem.regularizer, setting.rows * setting.outputs, setting.weights
+    name = type(regularizer).__name__
+    if not regularizer.newton:
+        return Fista, f"{name} is not smooth and has a prox, whose derivative is not known"
+    if any(isinstance(part, Box) for part in getattr(regularizer, "parts", [regularizer])):
+        # with little damping most weights end on their bounds, and Newton steps become many and short
+        return Fista, f"{name} is not smooth and holds weights on bounds"
+    side = min(m, q)
+    if side > LARGEST_SYSTEM or m * q > LARGEST_ARRAY:
+        return Fista, f"{name} is not smooth, and a Newton step would solve a system of {side:,} equations"
+    return Semismooth, f"{name} is not smooth; Newton steps solve a system of {side:,} equations"

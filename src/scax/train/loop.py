@@ -15,6 +15,8 @@ from .._struct import struct
 from ..batch import Batch
 from ..data.shuffle import Shuffle
 from ..problem import Problem
+from ..sca import SCA
+from .finish import finish as sparse_end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +60,7 @@ def train(
     records: int = 100,
     callback: Callable[[dict[str, float]], Any] | None = None,
     state: Any = None,
+    finish: int | None = None,
 ) -> Result:
     """Train `params` with a method (`SCA` or `baseline`) on data (x, y) or (x, y, weight).
 
@@ -65,6 +68,9 @@ def train(
     history gets the step, seconds, average batch loss, the objective U on the training data and, given `validation`, on
     it too (without regularizer: `validation_loss`), all for the solution that would be deployed then. `callback` sees
     each record as a dict; if it returns True, training stops there. `unlabeled` rows take part in a manifold penalty.
+
+    With a penalty that is not smooth SCA takes `finish` more steps on all rows (`scax.finish`; 0: none), so that
+    weights which have shrunk towards zero are 0.0 in `Result.params`; `Result.state` is as before them.
     """
     problem = getattr(method, "problem", None)
     if not isinstance(problem, Problem):
@@ -72,6 +78,8 @@ def train(
     _whole("steps", steps, 1)
     _whole("batch_size", batch_size, 1)
     _whole("records", records, 1)
+    if finish is not None:
+        _whole("finish", finish, 0)
     whole = Batch.of(data)
     if whole.pairs is not None:
         raise ValueError("data must be (x, y) or (x, y, weight): train gathers neighbor pairs itself.")
@@ -100,7 +108,10 @@ def train(
             history.setdefault(name, []).append(value)
         if callback is not None and callback(record) is True:
             break
-    return Result(method.solution(state), {k: np.asarray(v) for k, v in history.items()}, state)
+    solution = method.solution(state)
+    if isinstance(method, SCA) and finish != 0:
+        solution = sparse_end(problem, solution, Batch(source.x, source.y, source.weight), steps=finish)
+    return Result(solution, {k: np.asarray(v) for k, v in history.items()}, state)
 
 
 def advance(method, state, stream, source: Source, count, batch_size: int):

@@ -1,0 +1,200 @@
+"""J D Jᵀ, where D is the derivative of a prox: the Gram matrix of the weights that are free to move."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..regularizers.derivative import ProxDerivative
+from .base import Linearization, exact
+from .structured import Layer, Structured
+
+#: Active columns are gathered into an array with room for this share of all columns, the first that is large enough.
+ROOM = (1 / 16, 1 / 4)
+#: Below this many columns they are all used, masked: gathering costs more than it saves.
+FEW = 1024
+
+
+def active(lin: Linearization, d: ProxDerivative) -> "Active":
+    """The products of a linearization with D between, everything that depends on D's structure alone done once."""
+    if isinstance(lin, Structured) and Layered.serves(lin, d):
+        return Layered(lin)
+    return Columns(lin)
+
+
+class Active:
+    """J D Jᵀ and J D^½ for one linearization and many D."""
+
+    def gram(self, d: ProxDerivative) -> Float[Array, "m m"]:
+        """J D Jᵀ, sample and output in one index."""
+        raise NotImplementedError
+
+    def columns(self, d: ProxDerivative) -> Float[Array, "m q"]:
+        """J D^½."""
+        raise NotImplementedError
+
+
+class Columns(Active):
+    """J materialized."""
+
+    def __init__(self, lin: Linearization):
+        n, k = lin.outputs.shape
+        self.rows = lin.jacobian().reshape(n * k, lin.size).T  # Jᵀ  [q, m]
+
+    @exact
+    def gram(self, d):
+        gram = gathered(d.diagonal, lambda index: self.rows[index])
+        if d.direction is not None and d.groups is not None:
+            along = jax.ops.segment_sum(self.rows * d.direction[:, None], d.groups.ids, d.groups.count)  # Jn_p
+            gram = gram + along.T @ along
+        return gram
+
+    @exact
+    def columns(self, d):
+        """On the support of a group's direction n the diagonal is one number κ, so that there
+        D^½ = √κ I + (√(κ + ‖n‖²) − √κ) nnᵀ/‖n‖²."""
+        columns = self.rows * jnp.sqrt(d.diagonal)[:, None]
+        if d.direction is None or d.groups is None:
+            return columns.T
+        groups, n = d.groups, d.direction
+        size = groups.norms(n)
+        unit = n / jnp.where(size > 0, size, 1)[groups.ids]
+        along = jax.ops.segment_sum(self.rows * unit[:, None], groups.ids, groups.count)
+        root = jnp.sqrt(jax.ops.segment_max(jnp.where(n == 0, 0, d.diagonal), groups.ids, groups.count))
+        stretch = jnp.sqrt(root**2 + size**2) - root
+        return (columns + along[groups.ids] * (stretch[groups.ids] * unit)[:, None]).T
+
+
+class Layered(Active):
+    """Layer by layer, from inputs a and sensitivities g, J never being formed. A layer's share of J D Jᵀ is
+
+        Σ_cf d_cf (a_ic a_jc)(g_if g_jf)  +  Σ_c (a_ic g_i·n_c)(a_jc g_j·n_c)
+
+    the second sum for groups that are a layer's rows: the weights that leave input c. Where d is constant on rows, as
+    of the group lasso alone, the first is (a_i d·a_j)(g_i·g_j); otherwise the columns that are not zero are gathered.
+    Parameters that are not factored have columns of their own, as everywhere.
+    """
+
+    def __init__(self, lin: Structured):
+        self.lin, self.parts = lin, []
+        for leaf, (layer,) in lin.layers.items():
+            g = layer.sensitivities[:, :, 0]  # [n, k, F]
+            a = None if layer.inputs is None else jnp.repeat(layer.inputs[:, 0], g.shape[1], axis=0)  # [m, C]
+            g = g.reshape(-1, g.shape[-1])  # [m, F]
+            with jax.default_matmul_precision("highest"):
+                self.parts.append((leaf, layer.use, a, g, g @ g.T))
+        self.own, start = [], 0
+        for leaf in lin.plan.columns:
+            size = lin.plan.sizes[leaf]
+            assert lin.columns is not None
+            block = lin.columns.matrix[..., start : start + size].reshape(-1, size)
+            self.own.append((leaf, lin.leaves[leaf].shape, block))
+            start += size
+
+    @staticmethod
+    def serves(lin: Structured, d: ProxDerivative) -> bool:
+        """Every factored parameter is met once per sample, and groups are rows of its matrix."""
+        if any(len(uses) > 1 or uses[0].use.positions > 1 for uses in lin.layers.values()):
+            return False
+        if d.groups is None:
+            return True
+        axes = d.groups.axes
+        if axes is None or len(axes) != len(lin.leaves):
+            return False
+        return all(_are_rows(uses[0], axes[leaf], lin.leaves[leaf].shape) for leaf, uses in lin.layers.items())
+
+    @exact
+    def gram(self, d):
+        split = self.lin.network.split
+        diagonal = split(d.diagonal)
+        direction = [None] * len(diagonal) if d.direction is None else split(d.direction)
+        shares = []
+        for leaf, use, a, g, gg in self.parts:
+            weight = use.arrange(diagonal[leaf])  # [C, F]
+            lean = None if direction[leaf] is None else use.arrange(direction[leaf])
+            if a is None:  # a bias: every weight a group of its own
+                own = weight[0] if lean is None else weight[0] + lean[0] ** 2
+                shares.append((g * own) @ g.T)
+                continue
+            if d.uniform:
+                shares.append(((a * weight[:, 0]) @ a.T) * gg)
+            else:
+                shares.append(gathered(weight.reshape(-1), _columns_of(a, g), lambda a=a, gg=gg: (a @ a.T) * gg))
+            if lean is not None:
+                along = a * (g @ lean.T)  # a_ic g_i·n_c  [m, C]
+                shares.append(along @ along.T)
+        for leaf, shape, block in self.own:
+            shares.append((block * diagonal[leaf].reshape(-1)) @ block.T)
+            if direction[leaf] is not None and d.groups is not None and d.groups.axes is not None:
+                axis = d.groups.axes[leaf]
+                along = (block * direction[leaf].reshape(-1)).reshape(-1, *shape)
+                if axis is not None:  # summed over all other axes
+                    along = jnp.moveaxis(along, axis + 1, 1).reshape(block.shape[0], shape[axis], -1).sum(2)
+                along = along.reshape(block.shape[0], -1)
+                shares.append(along @ along.T)
+        return sum(shares[1:], start=shares[0])
+
+    def columns(self, d):
+        return Columns(self.lin).columns(d)
+
+
+def gathered(
+    weight: Float[Array, "q"],
+    columns: Callable[[Any], Float[Array, "r m"]],
+    whole: Callable[[], Float[Array, "m m"]] | None = None,
+) -> Float[Array, "m m"]:
+    """Σ_i weight_i c_i c_iᵀ over the columns with weight not zero, `columns(index)` giving some of them as rows.
+
+    Shapes are fixed when a program is compiled, so there are a few programs: for few active columns, for many, and,
+    where `whole` gives Σ_i c_i c_iᵀ cheaply, for few that are not fully active, which are subtracted from it.
+    """
+    size = weight.shape[0]
+
+    def some(room: int, weight):
+        index = jnp.nonzero(weight, size=room, fill_value=0)[0]
+        # entries beyond the active ones repeat column 0: they get weight zero
+        there = jnp.arange(room) < jnp.count_nonzero(weight)
+        rows = columns(index)
+        return (rows * jnp.where(there, weight[index], 0)[:, None]).T @ rows
+
+    def every():
+        rows = columns(slice(None))
+        return (rows * weight[:, None]).T @ rows
+
+    if size < FEW:
+        return every()
+    rooms = [int(size * share) for share in ROOM]
+    branches = [lambda room=room: some(room, weight) for room in rooms]
+    which = sum(jnp.asarray(jnp.count_nonzero(weight) > room, jnp.int32) for room in rooms)
+    if whole is not None:
+        branches += [lambda room=room, whole=whole: whole() - some(room, 1 - weight) for room in rooms]
+        missing = sum(jnp.asarray(jnp.count_nonzero(1 - weight) > room, jnp.int32) for room in rooms)
+        which = jnp.where(which < len(rooms), which, len(rooms) + missing)
+    return jax.lax.switch(which, [*branches, every])
+
+
+def _columns_of(a: Float[Array, "m c"], g: Float[Array, "m f"]) -> Callable[[Any], Float[Array, "r m"]]:
+    """Columns of one layer's J: column (c, f) is a_ic g_if over the rows i."""
+    at, gt = a.T, g.T
+
+    def columns(index):
+        if isinstance(index, slice):
+            return (at[:, None] * gt[None]).reshape(-1, at.shape[1])
+        return at[index // gt.shape[0]] * gt[index % gt.shape[0]]
+
+    return columns
+
+
+def _are_rows(layer: Layer, axis: int | None, shape: tuple[int, ...]) -> bool:
+    """Whether groups counted along an axis of a parameter are the rows of its layer's matrix (a bias: its entries)."""
+    if layer.use.additive:
+        return axis is None or shape[axis] == np.prod(shape)
+    if axis is None:
+        return False
+    with jax.ensure_compile_time_eval():
+        count = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+        seen = np.asarray(layer.use.arrange(jnp.asarray(np.broadcast_to(count, shape), layer.use.out_dtype)))
+    return bool(np.all(seen == seen[:, :1]) and len(np.unique(seen[:, 0])) == len(seen))

@@ -1,0 +1,69 @@
+"""Partitions of the weights into groups, and the one by neurons."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree
+
+from .._struct import static, struct
+from ..layout import Layout, Mask
+
+
+@struct
+class Groups:
+    """A partition of the flat weights: `ids[i]` is the group of weight i, `sizes[p]` the size of group p."""
+
+    ids: Int[Array, "q"]
+    sizes: Float[Array, "p"]
+    #: the axis of each trained leaf along which its groups are counted, None for a leaf of single weights; the whole
+    #: is None where nothing of the kind is known
+    axes: tuple[int | None, ...] | None = static(default=None)
+
+    @staticmethod
+    def of(ids) -> "Groups":
+        """From one group number per weight, numbered 0, 1, 2, … without gaps."""
+        ids = np.asarray(ids)
+        if ids.ndim != 1 or ids.dtype.kind not in "iu":
+            raise TypeError(f"group ids must be a vector of integers, got {ids.dtype} of shape {ids.shape}.")
+        counts = np.bincount(ids)
+        if (counts == 0).any():
+            raise ValueError(f"group ids must be 0, 1, 2, … without gaps: no weight has id {int(counts.argmin())}.")
+        return Groups(jnp.asarray(ids, jnp.int32), jnp.asarray(counts, float))
+
+    @property
+    def count(self) -> int:
+        return self.sizes.shape[-1]
+
+    def sums(self, w: Float[Array, "q"]) -> Float[Array, "p"]:
+        """Σ_{i∈p} w_i for every group."""
+        return jax.ops.segment_sum(w, self.ids, self.count)
+
+    def norms(self, w: Float[Array, "q"]) -> Float[Array, "p"]:
+        """‖w_p‖ for every group; its gradient at a zero group is zero, not NaN."""
+        squares = self.sums(w**2)
+        return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1)), 0)
+
+
+def neuron_groups(params: PyTree, *, input_axis: int = -2, trainable: PyTree = None) -> Groups:
+    """One group per neuron, holding the weights that leave it.
+
+    A dense kernel [inputs, outputs] gives one group per row, so input features count as neurons; a convolution
+    kernel [..., inputs, outputs] one per input channel; biases and scales are groups of one. For kernels stored
+    as [outputs, inputs] pass `input_axis=-1`. `trainable` is the mask given to `Problem`, if any.
+    """
+    layout = Layout.of(params, None if trainable is None else Mask.of(trainable))
+    ids, axes, start = [], [], 0
+    for shape in layout.trained_shapes:
+        if len(shape) >= 2:
+            axis = input_axis % len(shape)
+            axes.append(axis)
+            along = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+            number = np.broadcast_to(along, shape).ravel()
+        else:
+            number = np.arange(int(np.prod(shape)))
+            axes.append(None)
+        ids.append(number + start)
+        start += int(number.max(initial=-1)) + 1
+    return dataclasses.replace(Groups.of(np.concatenate(ids)), axes=tuple(axes))

@@ -1,0 +1,177 @@
+"""Semismooth Newton in sample space: sparse surrogates in a handful of small linear systems."""
+
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._struct import static, struct
+from ..linear.cholesky import solve_positive
+from ..linearize.active import active
+from ..problem import Problem
+from ..surrogate import Surrogate
+from .base import Solution, Solver, reachable
+
+#: The shortest step along a Newton direction before the problem is made easier instead.
+SHORTEST = 2.0**-6
+
+
+class _Point(NamedTuple):
+    """Outputs z, and what follows from v = ∇Φ(z)."""
+
+    z: Float[Array, "m k"]
+    slope: Float[Array, "q"]  # Jᵀv
+    delta: Float[Array, "q"]  # δ(v)
+    dual: Float[Array, ""]
+
+
+class _Proximal(NamedTuple):
+    """½σ‖δ − center‖²."""
+
+    sigma: Float[Array, ""]
+    center: Float[Array, "q"]
+
+
+class _Iterate(NamedTuple):
+    point: _Point
+    rows: Float[Array, "m k"]  # z0 + Jδ(v)
+    prox: "_Proximal"
+    gap: Float[Array, ""]
+    count: Array
+    stuck: Array
+
+
+@struct
+class Semismooth(Solver):
+    """Newton's method on the optimality conditions, in R^{mk}, each prox replaced by its derivative D.
+
+    The minimizer is δ(v) = argmin_δ vᵀJδ + Ψ(δ), one prox, at the root of v = ∇Φ(z0 + Jδ(v)). Unknowns are
+    outputs z with v = ∇Φ(z), so that no conjugate of the loss is needed and v never leaves its domain:
+
+        r(z) = z0 + Jδ(∇Φ(z)) − z = 0,      (I + J D JᵀH/2μ) Δz = r,       H = ∇²Φ(z) = FᵀF
+        M b = F r,  M = I + F J D Jᵀ Fᵀ/2μ,      Δz = r − J D Jᵀ Fᵀb/2μ
+
+    D is zero in the rows and columns of weights held at zero (or on a bound): the few others make the matrix. Δz is an
+    ascent direction of the concave dual, along which it is halved until the dual rises enough. The duality gap
+    at (δ(v), v) is the Bregman distance Φ(z0 + Jδ) − Φ(z) − vᵀ(z0 + Jδ − z); `tolerance` is on it, relative.
+
+    Where μ is zero, or too small for the precision, or where only very short steps raise the dual, ½σ‖δ − δ_k‖² is
+    added, δ_k follows the solution and σ falls (proximal point). −σ(δ − δ_k) is then a subgradient of the surrogate
+    itself, and bounds what is left to gain.
+
+    Boxes narrow against what pulls at them (few weights free, little damping) need many short steps; FISTA suits them
+    better. With more rows than weights the system is solved in weight space, from the columns J D^½.
+    """
+
+    tolerance: float = static(default=1e-6)
+    max_iterations: int = static(default=100)
+    name: ClassVar[str] = "semismooth"
+
+    def supports(self, problem: Problem) -> str | None:
+        if problem.regularizer.newton:
+            return None
+        return (
+            f"solver {self.name!r} needs the derivative of the regularizer's prox and "
+            f"{type(problem.regularizer).__name__} does not give one: use solver='fista', or solver='auto'."
+        )
+
+    def solve(self, surrogate: Surrogate) -> Solution:
+        lin, datafit, w = surrogate.lin, surrogate.datafit, surrogate.w
+        z0, dtype, eps = lin.outputs, w.dtype, jnp.finfo(w.dtype).eps
+        n, k = z0.shape
+        tolerance = reachable(self.tolerance, dtype)
+        in_samples = n * k <= lin.size
+        magnitude = datafit.newton(z0)[0].magnitude()
+        scale = jnp.sum(magnitude**2 * lin.row_squares())  # ‖FJ‖² and more
+        curvature = 2 * surrogate.curvature
+        tiny = jnp.finfo(dtype).tiny
+        least = jnp.where(curvature > 16 * eps * scale, 0, jnp.sqrt(eps) * scale).astype(dtype)  # of σ
+
+        def total(prox: _Proximal):
+            return jnp.maximum(curvature + prox.sigma, tiny)  # scale is 0 where J is
+
+        def argument(slope, prox: _Proximal):
+            return w + (prox.sigma * prox.center - surrogate.linear - slope) / total(prox)
+
+        def at(z, prox: _Proximal) -> _Point:
+            v = datafit.gradient(z)
+            slope = lin.vjp(v)
+            delta = surrogate.regularizer.prox_rough(argument(slope, prox), 1 / total(prox)) - w
+            off = delta - prox.center
+            psi = surrogate.linear @ delta + surrogate.curvature * (delta @ delta) + prox.sigma / 2 * (off @ off)
+            psi = psi + surrogate.regularizer.rough(w + delta)
+            return _Point(z, slope, delta, datafit.value(z) + jnp.sum(v * (z0 - z)) + slope @ delta + psi)
+
+        def derivative(point: _Point, prox: _Proximal):
+            return surrogate.regularizer.prox_derivative(argument(point.slope, prox), w + point.delta, 1 / total(prox))
+
+        def judged(point: _Point, prox: _Proximal, count, stuck):
+            """The point with its gap, and whether it is solved well enough around this center."""
+            rows = z0 + lin.jvp(point.delta)
+            v = datafit.gradient(point.z)
+            gap = jnp.maximum(datafit.value(rows) - datafit.value(point.z) - jnp.sum(v * (rows - point.z)), 0)
+            off = point.delta - prox.center
+            primal = point.dual + gap - prox.sigma / 2 * (off @ off)  # of the surrogate itself
+            subgradient = prox.sigma * jnp.linalg.norm(off)
+            away = jnp.linalg.norm(point.delta) + jnp.linalg.norm(w)
+            left = jnp.minimum(subgradient * away, subgradient**2 / jnp.maximum(2 * curvature, tiny))
+            left = jnp.where(prox.sigma > 0, left, 0)
+            size = jnp.maximum(jnp.abs(primal), tiny)
+            relative = (gap + left) / size
+            done = (prox.sigma > 0) & (gap <= 0.1 * jnp.maximum(left, tolerance * size)) & (relative > tolerance)
+            return _Iterate(point, rows, prox, relative, count, stuck), done
+
+        def newton(state: _Iterate) -> _Iterate:
+            point, prox = state.point, state.prox
+            residual = state.rows - point.z
+            d = derivative(point, prox)
+            factor, _, _ = datafit.newton(point.z)
+            right = factor.apply(residual).reshape(-1)
+            if in_samples:
+                gram = (columns.gram(d) / total(prox)).reshape(n, k, n, k)
+                matrix = factor.sandwich(gram).reshape(n * k, n * k) + jnp.eye(n * k, dtype=dtype)
+                b = solve_positive(matrix, right)
+                back = jnp.einsum("namb,mb->na", gram, factor.transpose(b.reshape(n, k)))
+            else:
+                a = factor.rows(columns.columns(d).reshape(n, k, -1)).reshape(n * k, lin.size) / jnp.sqrt(total(prox))
+                inner = a.T @ a + jnp.eye(lin.size, dtype=dtype)
+                b = right - a @ solve_positive(inner, right @ a)  # M⁻¹ = I − A(I + AᵀA)⁻¹Aᵀ, A = FJD^½/√2μ
+                back = lin.jvp(d.apply(lin.vjp(factor.transpose(b.reshape(n, k))))) / total(prox)
+            direction = residual - back
+            rise = right @ b  # the dual's slope along Δz
+            slack = 8 * eps * (jnp.abs(point.dual) + jnp.abs(datafit.value(point.z)))
+
+            def enough(t, new):
+                return new.dual >= point.dual + 1e-4 * t * rise - slack  # NaN is not enough
+
+            def halve(carry):
+                t, _ = carry
+                return t / 2, at(point.z + t / 2 * direction, prox)
+
+            t, new = jax.lax.while_loop(
+                lambda c: ~enough(*c) & (c[0] > SHORTEST), halve, (jnp.ones((), dtype), at(point.z + direction, prox))
+            )
+            failed = ~enough(t, new)
+            kept = jax.tree.map(lambda a, b: jnp.where(failed, b, a), new, point)
+            # a step as short as this: kinks of the dual lie too close together, more curvature spreads them
+            hard = (t <= SHORTEST) & (prox.sigma < scale)
+            following, done = judged(kept, prox, state.count + 1, failed & ~hard)
+            lower = jnp.where(prox.sigma / 10 < jnp.maximum(curvature, tiny), 0, prox.sigma / 10)
+            sigma = jnp.where(hard, jnp.maximum(10 * prox.sigma, 1e-3 * scale), jnp.maximum(lower, least))
+            center = jnp.where(hard, prox.center, kept.delta)
+
+            def changed():
+                other = _Proximal(sigma.astype(dtype), center)
+                return judged(at(kept.z, other), other, state.count + 1, jnp.asarray(False))[0]
+
+            return jax.lax.cond((done | hard) & ~(following.gap <= tolerance), changed, lambda: following)
+
+        prox = _Proximal(least, jnp.zeros_like(w))
+        first = at(z0, prox)
+        columns = active(lin, derivative(first, prox))
+        start, _ = judged(first, prox, jnp.asarray(0), jnp.asarray(False))
+        end = jax.lax.while_loop(
+            lambda s: ~(s.gap <= tolerance) & (s.count < self.max_iterations) & ~s.stuck, newton, start
+        )
+        return Solution(end.point.delta, end.gap, end.count, end.gap <= tolerance)

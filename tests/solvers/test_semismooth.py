@@ -1,0 +1,219 @@
+"""Semismooth Newton: certified solutions of sparse surrogates, whatever the sizes and strengths."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import scax
+from scax.datafit import Datafit
+from scax.layout import Layout
+from scax.linearize import linearize
+from scax.linearize.active import Columns, Layered, active
+from scax.network import Network
+from scax.regularizers.derivative import ProxDerivative
+from scax.solvers import Fista, Semismooth
+from scax.solvers.cost import Setting
+from scax.surrogate import Surrogate
+from tests.cases import REGULARIZERS, Parts, mlp, rows, start
+from tests.test_surrogate import LOSS_NAMES, build
+
+PENALTIES = {
+    "l1": lambda s, size: scax.L1(s),
+    "elastic-net": lambda s, size: scax.ElasticNet(s, 0.6),
+    "group": lambda s, size: scax.GroupLasso(s, scax.Groups.of(np.arange(size) // 3)),
+    "l1+box": lambda s, size: scax.L1(s) + scax.Box(0.5),
+}
+
+
+def violation(surrogate, delta, relative=True) -> float:
+    """dist(0, ∂F(δ)), over the size of its terms or not, from the penalty's own definition."""
+    z = surrogate.lin.outputs + surrogate.lin.jvp(delta)
+    slope = surrogate.lin.vjp(surrogate.datafit.gradient(z)) + surrogate.linear + 2 * surrogate.curvature * delta
+    parts = Parts.of(surrogate.regularizer)
+    size = np.linalg.norm(slope) + parts.l1 + parts.group + 1e-3 if relative else 1
+    return parts.violation(np.asarray(surrogate.w + delta), np.asarray(slope)) / size
+
+
+@pytest.mark.parametrize("loss", LOSS_NAMES)
+@pytest.mark.parametrize("regularizer", ["l1", "elastic-net", "group", "box", "all"])
+def test_every_penalty_and_loss_is_certified(loss, regularizer, x64):
+    """The subgradient has a zero in it, and the duality gap of `Surrogate.dual` agrees."""
+    surrogate = build(loss, regularizer)
+
+    @jax.jit(compiler_options={"xla_backend_optimization_level": 0})
+    def solve():
+        end = Semismooth(tolerance=1e-13).solve(surrogate)
+        z = surrogate.lin.outputs + surrogate.lin.jvp(end.delta)
+        return end, surrogate.value(end.delta) - surrogate.dual(surrogate.datafit.gradient(z), z)
+
+    end, gap = solve()
+    assert end.converged
+    assert end.iterations < 15
+    assert abs(gap) <= 1e-10
+    assert violation(surrogate, end.delta) <= 1e-5
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@settings(max_examples=8)
+@given(
+    seed=st.integers(0, 2**31),
+    strength=st.sampled_from([0.0, 1e-6, 1e-3, 0.03, 0.3, 1e3]),
+    tau=st.sampled_from([1e-6, 1e-3, 0.1, 10.0]),
+    wide=st.booleans(),
+)
+def test_any_size_and_strength(penalty, seed, strength, tau, wide, x64):
+    """From no penalty at all to one under which nothing is left; with more rows than weights, and fewer."""
+    if penalty == "l1+box":
+        tau = max(tau, 0.1)  # with less, nearly all weights are on their bounds, and FISTA serves better
+    end, surrogate = _random(penalty, seed, strength, tau, 40 if wide else 5)
+    assert end.converged, (end.iterations, end.optimality)
+    # 0 ∈ Jᵀv + ∂Ψ(δ), so what is missing is Jᵀ(∇Φ(z0 + Jδ) − v), and ‖∇Φ(a) − v‖² ≤ 2·(2/n)·gap
+    n = surrogate.lin.outputs.shape[0]
+    gap = 1e-12 * abs(float(surrogate.value(end.delta)))
+    allowed = np.linalg.norm(surrogate.lin.jacobian().reshape(n, -1), 2) * np.sqrt(4 / n * gap)
+    size = 1e-9 * (1 + np.linalg.norm(end.delta))  # rounding of the slope
+    assert violation(surrogate, end.delta, relative=False) <= allowed + size
+    if strength == 1e3:
+        assert np.all(np.asarray(surrogate.w + end.delta) == 0)
+    if strength == 0.0 and penalty != "l1+box":
+        assert not np.any(np.asarray(surrogate.w + end.delta) == 0)
+
+
+def _random(penalty, seed, strength, tau, n):
+    net = mlp(1)
+    layout = Layout.of(start(net, 0))
+    rng = np.random.default_rng(seed)
+    w = jnp.asarray(rng.uniform(-0.4, 0.4, layout.size))
+    x, y = rng.normal(size=(n, 3)), rng.normal(size=(n, 1))
+    linear = 0.1 * rng.normal(size=layout.size)
+    part = PENALTIES[penalty](strength, layout.size)
+    return _solved(n, penalty)(part, w, x, y, linear, tau), _surrogate(part, w, x, y, linear, tau)
+
+
+def _surrogate(part, w, x, y, linear, tau):
+    net = mlp(1)
+    network = Network(scax.Problem(net.apply, scax.Squared()), Layout.of(start(net, 0)), ())
+    lin = linearize(network, w, jnp.asarray(x), "dense")
+    datafit = Datafit(scax.Squared(), jnp.asarray(y), jnp.full(len(x), 1 / len(x)))
+    return Surrogate.build(datafit, lin, w, jnp.asarray(linear), None, jnp.asarray(tau), part)
+
+
+_compiled = {}
+
+
+def _solved(n, penalty):
+    if (n, penalty) not in _compiled:
+        run = lambda *a: Semismooth(tolerance=1e-12).solve(_surrogate(*a))
+        _compiled[n, penalty] = jax.jit(run, compiler_options={"xla_backend_optimization_level": 0})
+    return _compiled[n, penalty]
+
+
+@pytest.mark.parametrize("regularizer", ["l1", "group"])
+def test_without_curvature_proximal_point_steps_lead_to_a_minimizer(regularizer, x64):
+    """μ = 0: no unique minimizer, but one is found, and its subgradient certifies it."""
+    build_ = build("squared", regularizer)
+    flat = Surrogate(build_.datafit, build_.lin, build_.w, build_.linear, jnp.zeros(()), build_.regularizer)
+    end = jax.jit(lambda: Semismooth(tolerance=1e-9).solve(flat))()
+    assert end.converged
+    assert violation(flat, end.delta) <= 1e-4
+    # as good as the limit of vanishing curvature, from another solver
+    near = Surrogate(build_.datafit, build_.lin, build_.w, build_.linear, jnp.asarray(1e-5), build_.regularizer)
+    other = jax.jit(lambda: Fista(tolerance=1e-9, max_iterations=20_000).solve(near))()
+    assert flat.value(end.delta) <= flat.value(other.delta) + 1e-6
+
+
+def test_prox_derivatives_are_the_slopes_of_the_prox(x64):
+    """D u against a difference of the prox, away from its kinks."""
+    rng = np.random.default_rng(0)
+    for name in REGULARIZERS:
+        part = REGULARIZERS[name](11)
+        w, u = jnp.asarray(rng.normal(size=11)), jnp.asarray(rng.normal(size=11))
+        step, h = 2.0, 1e-6
+        x = part.prox_rough(w, step)
+        slope = (part.prox_rough(w + h * u, step) - part.prox_rough(w - h * u, step)) / (2 * h)
+        np.testing.assert_allclose(part.prox_derivative(w, x, step).apply(u), slope, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["l1", "group", "both"])
+def test_layers_and_columns_give_the_same_gram(kind, x64, monkeypatch):
+    """J D Jᵀ from layers, from gathered columns, and written out."""
+    from scax.linearize import active as module
+
+    monkeypatch.setattr(module, "FEW", 8)
+    net = scax.MLP((4, 7, 5, 2))
+    params = start(net, 1)
+    layout = Layout.of(params)
+    w = layout.flatten(params)
+    lin = linearize(
+        Network(scax.Problem(net.apply, scax.Squared()), layout, ()), w, jnp.asarray(rows(3, 6, 4)), "structured"
+    )
+    j = np.asarray(lin.jacobian()).reshape(12, -1)
+    groups = scax.neuron_groups(params)
+    rng = np.random.default_rng(5)
+
+    @jax.jit(compiler_options={"xla_backend_optimization_level": 0})
+    def both(d):
+        assert isinstance(active(lin, d), Layered)
+        return [(each.gram(d), each.columns(d)) for each in (active(lin, d), Columns(lin))]
+
+    for share in (0.03, 0.2, 0.5, 0.9, 1.0):
+        kept = jnp.asarray(rng.uniform(size=w.size) < share, w.dtype)
+        alive = jnp.asarray(rng.uniform(size=groups.count) < share, w.dtype)[groups.ids]
+        if kind == "l1":
+            d = ProxDerivative(kept)
+        elif kind == "group":
+            d = ProxDerivative(0.5 * alive, alive * w, groups, uniform=True)
+        else:
+            d = ProxDerivative(0.5 * kept, kept * w, groups)
+        whole = (j @ np.asarray(jax.vmap(d.apply)(jnp.eye(w.size)))) @ j.T
+        for gram, root in both(d):
+            np.testing.assert_allclose(gram, whole, rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(root @ root.T, whole, rtol=1e-9, atol=1e-12)
+    own = scax.Groups.of(np.arange(w.size) // 4)
+    assert isinstance(active(lin, ProxDerivative(w, w, own)), Columns)  # nothing is known of these groups
+
+
+def test_a_limit_is_reported_and_tolerance_matters(x64):
+    surrogate = build("poisson", "l1")
+    short = Semismooth(max_iterations=1).solve(surrogate)
+    assert not short.converged
+    assert short.iterations == 1
+    rough, fine = Semismooth(tolerance=1e-1).solve(surrogate), Semismooth(tolerance=1e-12).solve(surrogate)
+    assert rough.iterations < fine.iterations
+    assert fine.optimality < 1e-12 < rough.optimality
+
+
+class OwnPenalty(scax.Regularizer):
+    def rough(self, w):
+        return jnp.sum(jnp.abs(w))
+
+    def prox_rough(self, w, step):
+        return jnp.sign(w) * jnp.maximum(jnp.abs(w) - step, 0)
+
+
+def test_auto_takes_it_where_it_serves():
+    net = mlp(1)
+    auto = scax.solvers.Auto()
+    lasso = scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3))
+    assert auto.choose(Setting(lasso, 20, 1, 100)).solver.name == "semismooth"
+    assert auto.choose(Setting(lasso, 10**5, 1, 10**5)).solver.name == "fista"
+    boxed = scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3) + scax.Box(1.0))
+    assert auto.choose(Setting(boxed, 20, 1, 100)).solver.name == "fista"
+    own = scax.Problem(net.apply, scax.Squared(), OwnPenalty())
+    assert auto.choose(Setting(own, 20, 1, 100)).solver.name == "fista"
+    with pytest.raises(ValueError, match="OwnPenalty does not give one: use solver='fista'"):
+        scax.SCA(own, solver="semismooth")
+
+
+def test_a_step_ends_on_exact_zeros():
+    net = scax.MLP((6, 20, 1))
+    params = net.init(jax.random.key(0))
+    x = rows(1, 10, 6, np.float32)
+    problem = scax.Problem(net.apply, scax.Squared(), scax.L1(0.05))
+    sca = scax.SCA(problem, step_size=1.0, damping=0.1, carry=0.0, acceptance=False, mean_power=None)
+    state, info = sca.step(sca.init(params), (x, x[:, :1]))
+    assert 0.2 < float(jnp.mean(state.w == 0)) < 1
+    assert info.status == scax.Status.OK
