@@ -72,6 +72,7 @@ def _row(row: Row, table: Rows, repeats, steps, seed, tick: Tick, rates, tuning_
         net, problem, table, row.batch_size, row.test_share, repeats, steps, seed, count, rates, tuning_repeats
     )
     total = len(baselines) * bench.runs_of_a_baseline(True) + len(optimizers.SCA_VARIANTS) * repeats
+    count(0)  # the bar is there while the first program compiles
     methods: dict[str, Any] = {}
     for name in baselines:
         methods |= bench.baseline(name)

@@ -69,6 +69,7 @@ def _config(
         keep_outputs=True, width=1,
     )  # fmt: skip
     total = len(baselines) * bench.runs_of_a_baseline(False) + len(blocks) * repeats
+    count(0)  # the bar is there while the first program compiles
     methods: dict[str, Any] = {}
     for name in baselines:
         methods |= bench.baseline(name, printed=False)
