@@ -1,6 +1,6 @@
 """Time per step of SCA on a bridged network over the same network as scax.MLP: one process, interleaved.
 
-python -m benchmarks.bridges [--repeats 21] [--seconds 0.1] [--write]
+python -m benchmarks.bridges [--repeats 61] [--seconds 0.03] [--write]
 
 The aim is judged by processor time: these steps run in one thread, where it is the wall time of a quiet machine, and
 other programs on the machine do not count. `--write` keeps the results and fills the table of docs/bridges.md.
@@ -115,8 +115,8 @@ def table(results: dict) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=21)
-    parser.add_argument("--seconds", type=float, default=0.1)
+    parser.add_argument("--repeats", type=int, default=61)
+    parser.add_argument("--seconds", type=float, default=0.03)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     results = {"jax": jax.__version__, "machine": platform.machine(), "aim": AIM, "cases": {}}

@@ -157,5 +157,15 @@ def test_what_cannot_be_bridged_is_named():
     bridge = scax.from_torch(nn.Sequential(nn.Linear(3, 1), Branch()))
     with pytest.raises(ValueError, match=r"torch\.export cannot trace Sequential for rows of shape \(3,\)"):
         bridge.apply(bridge.params, jnp.ones((2, 3)))
+
+    class Noisy(nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.dropout(x, 0.5)
+
+    bridge = scax.from_torch(nn.Sequential(nn.Linear(3, 1), Noisy()).eval())
+    with pytest.raises(ValueError, match="dropout"):
+        bridge.apply(bridge.params, jnp.ones((2, 3)))
+    with pytest.raises(TypeError, match=r"weight is torch.bfloat16.*module\.float\(\)"):
+        scax.from_torch(nn.Linear(3, 1).bfloat16())
     with pytest.raises(TypeError, match="module must be a torch"):
         scax.from_torch(3)

@@ -32,6 +32,9 @@ def from_torch(module: Any) -> Bridge:
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"module must be a torch.nn.Module, got {module!r}.")
     _refuse_training_mode(torch, module)
+    for name, value in module.named_parameters():
+        if value.dtype not in (torch.float32, torch.float64):
+            raise TypeError(f"from_torch: {name} is {value.dtype}; SCA trains float32 or float64: give module.float().")
     alias = _aliases(module)
     params = {name: jnp.asarray(_array(value)) for name, value in module.named_parameters() if value.requires_grad}
     programs: dict[tuple, Callable] = {}
