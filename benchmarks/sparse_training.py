@@ -31,8 +31,8 @@ SETS = {
 }
 SHARE = 0.25
 BATCH = 32
-STRENGTHS = np.geomspace(6e-4, 1e-2, 6)
-FIRST, NEXT = 2000, 400
+STRENGTHS = np.geomspace(1e-3, 8e-3, 6)
+FIRST, NEXT = 1000, 200
 STEPS = FIRST + (len(STRENGTHS) - 1) * NEXT
 RATES = (3e-3, 1e-2, 3e-2)
 
@@ -80,7 +80,7 @@ def chosen(net, candidates: list, split: Split, limit: int) -> dict:
 
 
 def adam(net, params, split: Split, seed: int, rate, strength, mask, steps: int):
-    """Adam with cosine decay on the loss; after each step a soft threshold of rate·strength, and the mask."""
+    """Adam with cosine decay on the loss; after each step the prox of ℓ1 in Adam's own metric, and the mask."""
     x, y = split.train
     flat, back = ravel_pytree(params)
     optimizer = optax.scale_by_adam()
@@ -95,7 +95,9 @@ def adam(net, params, split: Split, seed: int, rate, strength, mask, steps: int)
         update, state = optimizer.update(jax.grad(loss)(w, rows), state)
         length = rate * 0.5 * (1 + jnp.cos(jnp.pi * t / steps))
         w = w - length * update
-        w = jnp.sign(w) * jnp.maximum(jnp.abs(w) - length * strength, 0)
+        # the metric is diag(√v̂), so the soft threshold of weight i is rate · strength/√v̂_i
+        second = state.nu / (1 - 0.999 ** (t + 1.0))
+        w = jnp.sign(w) * jnp.maximum(jnp.abs(w) - length * strength / (jnp.sqrt(second) + 1e-8), 0)
         return (w * mask, state), None
 
     return jax.lax.scan(step, (flat * mask, optimizer.init(flat)), (order, jnp.arange(steps)))[0][0]

@@ -218,3 +218,15 @@ def _environment() -> dict[str, str]:
     import scax
 
     return {**os.environ, "PYTHONPATH": str(Path(scax.__file__).parents[1])}
+
+
+def test_a_group_penalty_ends_with_inputs_gone(scax):
+    regression(Path("t.csv"))
+    outcome = scax("train", "t.csv", "--target", "price", *SMALL, "--l2", "0", "--group", "0.1", "--out", "run")
+    assert outcome.code == 0, outcome.err
+    results = json.loads(Path("run/results.json").read_text())
+    model = load("run/model.safetensors")
+    left = sum(np.count_nonzero(leaf) for layer in model.layers for leaf in layer)
+    assert 0 < left < results["weights"]
+    assert len(results["sparsity"]["inputs"]) < results["network"][0]
+    assert "weights are not zero" in outcome.out

@@ -96,6 +96,12 @@ def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
     if results["kept"] == "best":
         told += f" (best on them, at step {final['step']:,})"
     print(f"{told}.")
+    left = results["sparsity"]
+    if left["weights"] < results["weights"]:
+        print(
+            f"{left['weights']:,} of {results['weights']:,} weights are not zero; {len(left['inputs'])} of "
+            f"{results['network'][0]} inputs are used; without what is zero: {'/'.join(map(str, left['network']))}."
+        )
     print(f"Model: {model}")
     print(f"Next: scax predict {folder} NEW.csv, or scax report {folder}")
 

@@ -133,7 +133,9 @@ def _details(runs: list[Run]) -> list[str]:
     for run in runs:
         config, env = run.config, run.environment
         packages = ", ".join(f"{name} {version}" for name, version in env["packages"].items() if version)
-        penalty = " + ".join(f"{n}({v:g})" for n, v in (("L2", config.l2), ("L1", config.l1)) if v)
+        penalty = " + ".join(
+            f"{n}({v:g})" for n, v in (("L2", config.l2), ("L1", config.l1), ("Group", config.group)) if v
+        )
         hidden = "/".join(map(str, config.hidden)) or "none"
         columns = run.schema["columns"]
         used = [c["name"] for c in columns if c["kind"] != "dropped"]

@@ -24,6 +24,7 @@ class TrainConfig:
     activation: str = "tanh"
     l2: float = 0.01
     l1: float = 0.0
+    group: float = 0.0
     steps: int = 2000
     batch_size: int = 32
     validation: float = 0.2
@@ -35,7 +36,7 @@ class TrainConfig:
     def problems(self) -> str | None:
         """What is absurd about the options, in a sentence; None if nothing is."""
         for name, least, most in (
-            ("l2", 0, 1e6), ("l1", 0, 1e6), ("steps", 1, 1e9), ("batch_size", 1, 1e6), ("validation", 0, 0.9),
+            ("l2", 0, 1e6), ("l1", 0, 1e6), ("group", 0, 1e6), ("steps", 1, 1e9), ("batch_size", 1, 1e6), ("validation", 0, 0.9),
             ("seed", 0, 2**31 - 1), ("max_levels", 2, 100_000),
         ):  # fmt: skip
             value = getattr(self, name)
@@ -49,8 +50,8 @@ class TrainConfig:
             return f"--activation is {self.activation!r}: choose {', '.join(ACTIVATIONS)}."
         if any(not 1 <= width <= 100_000 for width in self.hidden):
             return f"--hidden is {','.join(map(str, self.hidden))}: widths must be between 1 and 100,000."
-        if self.l1 == 0 and self.l2 == 0:
-            return "--l1 and --l2 are both 0: some penalty keeps the weights bounded; give --l2 1e-6 for almost none."
+        if self.l1 == 0 and self.l2 == 0 and self.group == 0:
+            return "--l1, --l2 and --group are all 0: some penalty keeps the weights bounded; --l2 1e-6 is almost none."
         return None
 
 

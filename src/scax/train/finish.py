@@ -17,7 +17,7 @@ from ..solvers import Semismooth
 from ..solvers.choose import LARGEST_SYSTEM
 
 #: Steps on all rows: with the network linearized, and with the loss linearized too, where the first would be too large.
-NEWTON_STEPS, GRADIENT_STEPS = 30, 200
+NEWTON_STEPS, GRADIENT_STEPS = 15, 200
 #: A step this short, against the weights, is the last.
 STILL = 1e-5
 #: Numbers in a Jacobian of all rows up to which it is formed (128 MB in float32).
@@ -52,7 +52,7 @@ def finisher(problem: Problem, rows: int, outputs: int, weights: int) -> tuple[S
     if newton:
         damping = Recovering(base=1e-3, rise=4.0, fall=0.5)
         return SCA(
-            problem, damping=damping, solver=Semismooth(tolerance=1e-4, max_iterations=20), **options
+            problem, damping=damping, solver=Semismooth(tolerance=1e-4, max_iterations=10), **options
         ), NEWTON_STEPS
     damping = Recovering(base=1e-2, rise=2.0, fall=0.9)
     return SCA(problem, surrogate="full", damping=damping, **options), GRADIENT_STEPS
@@ -61,7 +61,7 @@ def finisher(problem: Problem, rows: int, outputs: int, weights: int) -> tuple[S
 def finish(problem: Problem, params: PyTree, data: Any, *, steps: int | None = None) -> PyTree:
     """Params near the end of a run, moved on to a stationary point with exact zeros; unchanged for smooth penalties.
 
-    `data` are (x, y) or (x, y, weight), all of it; `steps` on it, by default 30 (or 200 cheap ones where it is large).
+    `data` are (x, y) or (x, y, weight), all of it; `steps` on it, by default 15 (or 200 cheap ones where it is large).
     """
     if problem.regularizer.smooth or problem.manifold is not None:
         return params

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import operator
 import os
 import time
 from collections.abc import Callable
@@ -24,13 +25,14 @@ from .. import losses
 from ..batch import Batch
 from ..data import Preprocess, Shards, Split, Stream, Table, convert, open_table
 from ..files import load_checkpoint, save, save_checkpoint, write_text
-from ..models import MLP
+from ..models import MLP, compact
 from ..problem import Problem
-from ..regularizers import L1, L2
+from ..regularizers import L1, L2, GroupLasso, Regularizer, neuron_groups
 from ..sca import SCA
 from . import config as configs
 from .config import TrainConfig
 from .feed import Carry, MemoryFeed, StreamFeed
+from .finish import finish as sparse_end
 from .loop import evaluate
 from .run_folder import FORMAT, RunFolderError, aside, environment, read_json, write_json
 from .scores import SCORES, score
@@ -39,6 +41,7 @@ MODEL, CHECKPOINT, METRICS = "model.safetensors", "checkpoint.safetensors", "met
 RECORDS = 100
 WATCHED = 8192  # training rows the objective is measured on
 HELD_OUT = 65_536  # held-out rows the score is measured on
+FINISHED = 65_536  # training rows on which a sparse run ends
 LARGE_FILE = 256 << 20  # bytes of a table from which it is converted to shards first
 IN_MEMORY = 512 << 20  # bytes of encoded rows up to which shards are loaded whole
 
@@ -113,11 +116,11 @@ class Session:
         schema = data.preprocess.schema
         self.net = network((schema.width, *config.hidden, schema.outputs), config.activation)
         loss = {"regression": losses.Squared, "binary": losses.Logistic, "multiclass": losses.Softmax}[data.task]()
-        penalty = L2(config.l2) if config.l1 == 0 else L2(config.l2) + L1(config.l1) if config.l2 else L1(config.l1)
-        self.problem = Problem(self.net.apply, loss, penalty)
-        self.method = SCA(self.problem)
         start, stir = jax.random.split(jax.random.key(config.seed))
-        self.carry: Carry = data.feed.start(self.method.init(self.net.init(start)), stir)
+        params = self.net.init(start)
+        self.problem = Problem(self.net.apply, loss, penalty(config, params))
+        self.method = SCA(self.problem)
+        self.carry: Carry = data.feed.start(self.method.init(params), stir)
         self.best = {"params": self.method.solution(self.carry.state), "loss": jnp.asarray(jnp.inf)}
         self.step, self.seconds = 0, 0.0
         self.goals = goals(config.steps)
@@ -218,6 +221,17 @@ class Session:
         self.carry = self.carry._replace(loss=jnp.zeros_like(self.carry.loss), taken=jnp.zeros_like(self.carry.taken))
         return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in record.items()}
 
+    def _scores(self, solution: Any) -> dict[str, Any]:
+        """Objective, loss and score of a network that no record has seen."""
+        scores = {"objective": float(evaluate(self.problem, solution, self.watched))}
+        if self.data.held_out is not None:
+            x, y = (part[:HELD_OUT] for part in self.data.held_out)
+            held = Batch(jnp.asarray(x), jnp.asarray(y))
+            scores["validation_loss"] = float(evaluate(self.problem, solution, held, penalty=False))
+            z = self._outputs(solution, x)
+            scores[SCORES[self.data.task].name] = score(self.data.task, z, y, self.unit)
+        return scores
+
     def _outputs(self, solution: Any, x: np.ndarray) -> np.ndarray:
         return np.asarray(_outputs(self.problem, solution, jnp.asarray(x)))
 
@@ -225,9 +239,13 @@ class Session:
         """Write the model and the results."""
         kept, records = self.kept, read_metrics(self.folder)
         solution = self.best["params"] if kept == "best" else self.method.solution(self.carry.state)
+        # exact zeros where the penalty makes them; on a sample of the rows where they are streamed
+        solution = sparse_end(self.problem, solution, self.data.feed.sample(FINISHED))
         final = records[-1]
         if kept == "best":
             final = min(records, key=lambda r: np.inf if r["validation_loss"] is None else r["validation_loss"])
+        if not self.problem.regularizer.smooth:
+            final = final | self._scores(solution)  # of the network with its zeros
         results: dict[str, Any] = {
             "format": FORMAT,
             "kind": "train",
@@ -235,6 +253,7 @@ class Session:
             "score": dataclasses.asdict(SCORES[self.data.task]),
             "network": list(self.net.widths),
             "weights": self.weights,
+            "sparsity": sparsity(self.net, solution),
             "rows": {"train": self.data.rows, "validation": 0},
             "kept": kept,
             "final": final,
@@ -260,6 +279,25 @@ class Session:
         )
         write_json(self.folder / "results.json", results)
         return results
+
+
+def penalty(config: TrainConfig, params: Any) -> Regularizer:
+    """The sum of the penalties with a strength."""
+    parts: list[Regularizer] = []
+    if config.l2 or not (config.l1 or config.group):
+        parts.append(L2(config.l2))
+    if config.l1:
+        parts.append(L1(config.l1))
+    if config.group:
+        parts.append(GroupLasso(config.group, neuron_groups(params)))
+    return functools.reduce(operator.add, parts)
+
+
+def sparsity(net: MLP, params: Any) -> dict[str, Any]:
+    """What is not zero in the weights, and which inputs are used."""
+    small = compact(net, params)
+    used = [] if not np.any(small.params[0]["weight"]) else small.inputs.tolist()
+    return {"weights": small.after.weights, "network": list(small.net.widths), "inputs": used}
 
 
 def start(folder: Path, config: TrainConfig, table: Table, preprocess: Preprocess, command: str) -> Session:
