@@ -36,8 +36,8 @@ class TrainConfig:
     def problems(self) -> str | None:
         """What is absurd about the options, in a sentence; None if nothing is."""
         for name, least, most in (
-            ("l2", 0, 1e6), ("l1", 0, 1e6), ("group", 0, 1e6), ("steps", 1, 1e9), ("batch_size", 1, 1e6), ("validation", 0, 0.9),
-            ("seed", 0, 2**31 - 1), ("max_levels", 2, 100_000),
+            ("l2", 0, 1e6), ("l1", 0, 1e6), ("group", 0, 1e6), ("steps", 1, 1e9), ("batch_size", 1, 1e6),
+            ("validation", 0, 0.9), ("seed", 0, 2**31 - 1), ("max_levels", 2, 100_000),
         ):  # fmt: skip
             value = getattr(self, name)
             if not math.isfinite(value) or not least <= value <= most:

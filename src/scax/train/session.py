@@ -206,7 +206,7 @@ class Session:
             "accepted": float(self.carry.taken) / count,
             "damping": float(self.carry.state.damping),
         }
-        if self.config.l1:
+        if self.config.l1 or self.config.group:
             record["weights_kept"] = sum(int(jnp.count_nonzero(leaf)) for leaf in jax.tree.leaves(solution))
             record["neurons_kept"] = neurons_kept(solution)
         if self.data.held_out is not None:
