@@ -79,7 +79,9 @@ def test_nnx_structured_step(kind, shape, held, x64):
     model, x = kind(nnx.Rngs(0)), rows(6, *shape)
     bridge = scax.from_flax(model)
     params = double(bridge.params)
-    assert_structured_is_the_judge(bridge, params, x, bridge.load(params)(x), held)
+    # Flax computes an attention's softmax in float32, whatever the weights are
+    tolerance = {"rtol": 1e-6, "atol": 1e-7} if kind is NnxEncoder else {}
+    assert_structured_is_the_judge(bridge, params, x, bridge.load(params)(x), held, **tolerance)
 
 
 @pytest.mark.parametrize(
