@@ -5,6 +5,7 @@ python -m benchmarks.sparse [--repeats 5] [--out docs/results]
 
 import argparse
 import json
+import os
 import statistics
 import time
 from pathlib import Path
@@ -157,21 +158,21 @@ def markdown(results: dict) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", choices=["solvers", "steps"], help="one of the two tables, printed only")
+    parser.add_argument("--only", choices=["solvers", "steps"], help="one of the two tables")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     options = parser.parse_args()
-    machine = describe_machine() | {"command": "python -m benchmarks.sparse"}
+    command = "python -m benchmarks.sparse" + (f" --only {options.only}" if options.only else "")
+    machine = describe_machine() | {"command": f"{command} --repeats {options.repeats}", "load": os.getloadavg()[0]}
     results = {"machine": machine, "gap": GAP, "strength": STRENGTH, "solvers": [], "steps": []}
     if options.only != "steps":
         results["solvers"] = solvers(options.repeats)
     if options.only != "solvers":
         results["steps"] = steps(options.repeats)
     print(markdown(results))
-    if options.only is None:
-        options.out.mkdir(parents=True, exist_ok=True)
-        name = options.out / "sparse-solvers"
-        name.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
-        name.with_suffix(".md").write_text(markdown(results) + "\n")
+    options.out.mkdir(parents=True, exist_ok=True)
+    name = options.out / ("sparse-solvers" if options.only != "steps" else "sparse-steps")
+    name.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
+    name.with_suffix(".md").write_text(markdown(results) + "\n")
 
 
 if __name__ == "__main__":

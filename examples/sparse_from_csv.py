@@ -49,10 +49,9 @@ def main(table: Path, target: str, steps: int = 100) -> scax.Compacted:
         ),
     )
     small = scax.compact(net, path.solution)
-    names = preprocess.schema.inputs if hasattr(preprocess.schema, "inputs") else range(x.shape[1])
     print(f"suggested strength {path.strength:.4f}")
     print(small)
-    print("inputs used:", ", ".join(str(list(names)[i]) for i in small.inputs))
+    print("inputs used:", ", ".join(preprocess.schema.features[i] for i in small.inputs))
     print(f"largest difference of outputs: {np.abs(small.apply(x_held) - net.apply(path.solution, x_held)).max():.1e}")
     return small
 

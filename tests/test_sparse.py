@@ -1,6 +1,8 @@
 """Exactly sparse networks: how a run ends, the smaller network, the path of strengths."""
 
+import importlib.util
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -134,3 +136,16 @@ def test_path_goes_from_weak_to_strong(data):
     assert np.count_nonzero(w) == path.weights[path.suggested]
     with pytest.raises(ValueError, match="strengths must be a finite number ≥ 0"):
         scax.path(problem, [-1.0], params=params, data=data, validation=data)
+
+
+def test_the_example_ends_with_a_network_a_fifth_of_the_size(tmp_path, capsys):
+    file = Path(__file__).parents[1] / "examples" / "sparse_from_csv.py"
+    spec = importlib.util.spec_from_file_location("sparse_from_csv", file)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    small = example.main(*example.made_up(tmp_path), steps=100)
+    assert small.before.stored >= 5 * small.after.stored
+    assert {1, 4, 9} <= set(small.inputs.tolist())  # the columns that decide the target
+    assert "inputs used: c" in capsys.readouterr().out
