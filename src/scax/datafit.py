@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .losses import Loss
 
@@ -46,6 +46,12 @@ class Datafit:
             a = jnp.concatenate([a, g * paired])
             r = None if r is None else jnp.concatenate([r, jnp.zeros_like(paired)])
         return Factor(f), a, r
+
+    def on(self, rows: Int[Array, "r"]) -> "Datafit":
+        """The average over some rows alone: their shares add up to what those of all rows did."""
+        scale, all_rows = self.scale[rows], jnp.sum(self.scale)
+        own = jnp.sum(scale)
+        return Datafit(self.loss, self.y[rows], scale * all_rows / jnp.where(own > 0, own, 1))
 
     def _split(self, z):
         n = self.y.shape[0]

@@ -4,10 +4,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .batch import Batch
-from .blocks import scatter
+from .blocks import Blocks, scatter
 from .datafit import Datafit
 from .linearize import Linearization, Paired, linearize
 from .linearize.structured import Plan
@@ -63,18 +63,39 @@ class Iteration:
             lin = Paired(lin, self.pairs, self.batch.size)
         return Surrogate.build(datafit, lin, w, memory, carried, damping, problem.regularizer)
 
-    def solve(self, surrogate: Surrogate) -> Solution:
+    def solve(self, surrogate: Surrogate, blocks: Blocks | None) -> Solution:
         """δ = ŵ − w_n; with blocks, each block's own δ_c with the others at w_n, all at once."""
-        blocks = self.state.blocks
         if blocks is None:
             return self.solver.solve(surrogate)
-        parts = jax.vmap(lambda index, mask: self.solver.solve(surrogate.take(index, mask)))(blocks.index, blocks.mask)
+        moving = blocks.at(self.state.blocks, self.state.count)
+        rows = self._own_rows(blocks)
+
+        def one(index, mask, rows):
+            own = surrogate if rows is None else surrogate.on(rows)
+            return self.solver.solve(own.take(index, mask))
+
+        parts = jax.vmap(one)(moving.index, moving.mask, rows)
         return Solution(
-            scatter(parts.delta, blocks, self.state.w.shape[0]),
+            scatter(parts.delta, moving, self.state.w.shape[0]),
             jnp.max(parts.optimality),
             jnp.max(parts.iterations),
             jnp.all(parts.converged),
         )
+
+    def _own_rows(self, blocks: Blocks) -> Int[Array, "c l"] | None:
+        """The rows of every moving block's own mini-batch; None where all blocks see all rows."""
+        if not blocks.own_batch:
+            return None
+        if self.pairs is not None:
+            raise ValueError(
+                "blocks: own_batch=True splits the batch, and neighbor pairs couple its rows: use one batch."
+            )
+        if self.batch.size % blocks.moving:
+            raise ValueError(
+                f"blocks: own_batch=True splits a batch of {self.batch.size} rows evenly over {blocks.moving} moving "
+                "blocks: make the batch a multiple of their number."
+            )
+        return jnp.arange(self.batch.size).reshape(blocks.moving, -1)
 
     def loss(self, lin: Linearization) -> Float[Array, ""]:
         """The batch's average loss at w_n."""

@@ -76,7 +76,7 @@ class SCA:
     mean_power  the solution averages the iterates with weights growing like n^mean_power; None: the last iterate
     surrogate   "partial" linearizes the network, "full" the loss as well
     solver      "auto", a name, or a Solver with its own options
-    blocks      None, or Blocks(count, by=…), solved side by side
+    blocks      None, or Blocks(count, by=…, active=…, redraw=…), solved side by side
     acceptance  True, False (every finite step is taken), or an Acceptance with its own bounds
     """
 
@@ -182,7 +182,7 @@ def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     τ, held = sca.damping.at(state.held, n, lambda: now.curvature(lin))
     memory = None if state.memory is None else (1 - ρ) * state.memory
     carried = None if state.carried is None else carry_at(sca.carry, n) * state.carried
-    solution = now.solve(now.surrogate(lin, ρ, memory, carried, τ))
+    solution = now.solve(now.surrogate(lin, ρ, memory, carried, τ), sca.blocks)
     δ = solution.delta
 
     # the step, if it is one to take

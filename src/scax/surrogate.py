@@ -79,3 +79,11 @@ class Surrogate:
             self.curvature,
             self.regularizer.take(index),
         )
+
+    def on(self, rows: Array) -> "Surrogate":
+        """The same problem on some of the batch's rows, averaged over them alone."""
+        if self.datafit is None:
+            raise ValueError(
+                "blocks: own_batch=True needs surrogate='partial': the full linearization has no rows left."
+            )
+        return dataclasses.replace(self, datafit=self.datafit.on(rows), lin=self.lin.on(rows))

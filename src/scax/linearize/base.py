@@ -62,6 +62,12 @@ class Linearization:
 
         return Dense(self.outputs, self.jacobian()[..., index] * mask)
 
+    def on(self, rows: Array) -> "Linearization":
+        """Some of the rows."""
+        from .dense import Dense
+
+        return Dense(self.outputs[rows], self.jacobian()[rows])
+
 
 def spectral_norm(lin: Linearization, dtype, rounds: int = 12) -> Float[Array, ""]:
     """An estimate of ‖J‖² from a few power iterations, from below."""
