@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .models import MLP as MLP
     from .models import Compacted as Compacted
     from .models import compact as compact
+    from .parallel import Parallel as Parallel
     from .problem import Problem as Problem
     from .regularizers import L1 as L1
     from .regularizers import L2 as L2
@@ -72,6 +73,7 @@ _NAMES = {
     "files": ("FileError", "Model", "load", "save"),
     "losses": ("Huber", "Logistic", "Loss", "Poisson", "Softmax", "Squared"),
     "models": ("Compacted", "MLP", "compact"),
+    "parallel": ("Parallel",),
     "problem": ("Problem",),
     "regularizers": (
         "L1",

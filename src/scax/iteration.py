@@ -1,5 +1,6 @@
 """The pieces of one iteration, each a line of Algorithm 1: how a batch becomes a surrogate and an answer."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -23,8 +24,9 @@ LINEARIZED: Any = None  # in the full linearization there is no datafit left: it
 class Iteration:
     """One problem at one state on one batch. Built anew inside every traced step; holds no arrays of its own making."""
 
-    def __init__(self, problem: Problem, state, batch: Batch):
+    def __init__(self, problem: Problem, state, batch: Batch, blocks: Blocks | None = None, parallel: Any = None):
         self.problem, self.state, self.batch = problem, state, batch
+        self.blocks, self.parallel = blocks, parallel
         self.network = Network(problem, state.layout, state.frozen)
         self.rows, self.pairs = problem.rows(batch)
         self.shares = batch.shares(state.w.dtype)
@@ -34,8 +36,11 @@ class Iteration:
         if surrogate == "full":
             self.solver, form = ClosedForm(), "matrix-free"
         else:
+            solver = solver if self.parallel is None else self.parallel.solver(solver)
             self.solver = solver.choose(self.setting()).solver
             form = self.solver.jacobian if self.state.blocks is None else "dense"
+            if self.blocks is not None and self.blocks.own_batch:
+                form = "matrix-free"  # each block forms the Jacobian of its own rows
         lin = linearize(self.network, self.state.w, self.rows, form)
         self.targets = self.problem.loss.targets(self.batch.y, lin.outputs.shape[1]).astype(lin.outputs.dtype)
         return lin
@@ -63,9 +68,12 @@ class Iteration:
             lin = Paired(lin, self.pairs, self.batch.size)
         return Surrogate.build(datafit, lin, w, memory, carried, damping, problem.regularizer)
 
-    def solve(self, surrogate: Surrogate, blocks: Blocks | None) -> Solution:
+    def solve(self, surrogate: Surrogate) -> Solution:
         """δ = ŵ − w_n; with blocks, each block's own δ_c with the others at w_n, all at once."""
+        blocks, parallel = self.blocks, self.parallel
         if blocks is None:
+            if parallel is not None:
+                surrogate = dataclasses.replace(surrogate, lin=parallel.share(surrogate.lin))
             return self.solver.solve(surrogate)
         moving = blocks.at(self.state.blocks, self.state.count)
         rows = self._own_rows(blocks)
@@ -74,7 +82,8 @@ class Iteration:
             own = surrogate if rows is None else surrogate.on(rows)
             return self.solver.solve(own.take(index, mask))
 
-        parts = jax.vmap(one)(moving.index, moving.mask, rows)
+        each = (moving.index, moving.mask, rows)
+        parts = jax.vmap(one)(*each) if parallel is None else parallel.solve_blocks(jax.vmap(one), each)
         return Solution(
             scatter(parts.delta, moving, self.state.w.shape[0]),
             jnp.max(parts.optimality),

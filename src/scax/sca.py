@@ -20,6 +20,7 @@ from .blocks import Blocks, Partition
 from .damping import FULL, PARTIAL, Damping, Fixed, as_damping
 from .iteration import Iteration
 from .layout import Layout
+from .parallel.mesh import Parallel
 from .problem import Problem
 from .schedules import Approach, PowerDecay, Sequence, as_carry, as_sequence, carry_at, warn_if_hopeless
 from .solvers import SOLVERS, Auto, Solver
@@ -77,6 +78,7 @@ class SCA:
     surrogate   "partial" linearizes the network, "full" the loss as well
     solver      "auto", a name, or a Solver with its own options
     blocks      None, or Blocks(count, by=…, active=…, redraw=…), solved side by side
+    parallel    None, or Parallel(mesh, scheme=…): the step spread over devices
     acceptance  True, False (every finite step is taken), or an Acceptance with its own bounds
     """
 
@@ -90,6 +92,7 @@ class SCA:
     surrogate: str = static(default="partial")
     solver: Solver | Any = Auto()
     blocks: Blocks | None = static(default=None)
+    parallel: Parallel | None = static(default=None)
     acceptance: Acceptance | Any = Acceptance()
 
     def init(self, params: PyTree, batch: Any = None) -> State:
@@ -152,12 +155,16 @@ class SCA:
                 fix("averaging", None)  # ρ ≡ 1: no memory to keep
         if self.blocks is not None and not isinstance(self.blocks, Blocks):
             raise TypeError(f"blocks must be None or scax.Blocks(count, by=...), got {self.blocks!r}.")
+        if self.parallel is not None and not isinstance(self.parallel, Parallel):
+            raise TypeError(f"parallel must be None or scax.Parallel(mesh, scheme=...), got {self.parallel!r}.")
         if self.acceptance is not None and not isinstance(self.acceptance, Acceptance):
             raise TypeError(f"acceptance must be True, False or a scax.Acceptance, got {self.acceptance!r}.")
         if not isinstance(self.solver, Solver):
             raise TypeError(f"solver must be a name or a scax.solvers.Solver, got {self.solver!r}.")
         if reason := self.solver.supports(self.problem):
             raise ValueError(reason)
+        if self.parallel is not None:
+            self.parallel.check(self)
         if (
             isinstance(self.damping, Fixed)
             and _known(self.damping.value, 0)
@@ -171,18 +178,22 @@ class SCA:
 
 @jax.jit
 def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
+    sca = jax.tree.map(lambda leaf: _in_precision(leaf, state.w.dtype), sca)
+    return (_iterate if sca.parallel is None else sca.parallel.spread(_iterate))(sca, state, batch)
+
+
+def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     """Algorithm 1, one iteration. Symbols as at the top of this file; w is w_n, δ is ŵ − w_n."""
     w, n = state.w, state.count
     α, ρ = state.step_size, state.averaging
-    sca = jax.tree.map(lambda leaf: _in_precision(leaf, w.dtype), sca)
-    now = Iteration(sca.problem, state, batch)
+    now = Iteration(sca.problem, state, batch, sca.blocks, sca.parallel)
 
     # the network, linearized; the convex problem that remains; its solution
     lin = now.linearize(sca.solver, sca.surrogate)
     τ, held = sca.damping.at(state.held, n, lambda: now.curvature(lin))
     memory = None if state.memory is None else (1 - ρ) * state.memory
     carried = None if state.carried is None else carry_at(sca.carry, n) * state.carried
-    solution = now.solve(now.surrogate(lin, ρ, memory, carried, τ), sca.blocks)
+    solution = now.solve(now.surrogate(lin, ρ, memory, carried, τ))
     δ = solution.delta
 
     # the step, if it is one to take

@@ -20,8 +20,8 @@ class SampleSpace(Space):
     def __init__(self, lin, h, mu):
         self.lin, self.h, self.mu = lin, h, mu
         self.shape = lin.outputs.shape
-        self.gram = lin.gram()
-        self.drift = lin.jvp(h) / mu  # Jh/μ
+        self.gram, rows = lin.gram_and_jvp(h)
+        self.drift = rows / mu  # Jh/μ
 
     def zero(self):
         return jnp.zeros((), self.h.dtype), jnp.zeros(self.shape, self.h.dtype)

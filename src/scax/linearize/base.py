@@ -44,6 +44,10 @@ class Linearization:
         """JJᵀ, indexed by (sample, output) twice."""
         raise NotImplementedError
 
+    def gram_and_jvp(self, delta: Float[Array, "q"]) -> tuple[Float[Array, "n k n k"], Float[Array, "n k"]]:
+        """JJᵀ and J δ: asked for together, so that devices which share J exchange them in one message."""
+        return self.gram(), self.jvp(delta)
+
     def row_squares(self) -> Float[Array, "n k"]:
         """‖J_i‖² for every row: the diagonal of JJᵀ, for preconditioning."""
         raise NotImplementedError

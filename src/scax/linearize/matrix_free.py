@@ -26,6 +26,9 @@ class MatrixFree(Linearization):
     def jacobian(self):
         return Dense.of(self.network, self.w, self.x).matrix
 
+    def on(self, rows):
+        return Dense.of(self.network, self.w, self.x[rows])  # no other row's Jacobian is formed
+
     def gram(self):
         return Dense.of(self.network, self.w, self.x).gram()
 

@@ -20,6 +20,7 @@ class Paired(Linearization):
             return jnp.concatenate([z[:batch_size], z[pairs.left] - z[pairs.right]])
 
         self.base, self.size = base, base.size
+        self.over = lambda other: Paired(other, pairs, batch_size)  # the same rows of another form of J
         self._rows = differences
         self._transposed = jax.linear_transpose(differences, base.outputs)
         self.outputs = differences(base.outputs)
@@ -34,7 +35,14 @@ class Paired(Linearization):
         return self._rows(self.base.jacobian())
 
     def gram(self):
-        half = self._rows(self.base.gram())  # E G
+        return self._both_sides(self.base.gram())
+
+    def gram_and_jvp(self, delta):
+        gram, rows = self.base.gram_and_jvp(delta)
+        return self._both_sides(gram), self._rows(rows)
+
+    def _both_sides(self, gram):
+        half = self._rows(gram)  # E G
         return jnp.moveaxis(self._rows(jnp.moveaxis(half, 2, 0)), 0, 2)  # (E G) Eᵀ
 
     def row_squares(self):

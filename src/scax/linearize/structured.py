@@ -111,19 +111,24 @@ class Layer:
 
     def jvp(self, leaf: Array) -> Float[Array, "n k"]:
         """g · (aᵀH)."""
-        matrix = self.use.arrange(leaf)
+        return self.of_matrix(self.use.arrange(leaf))
+
+    def of_matrix(self, matrix: Array) -> Float[Array, "n k"]:
+        """The same for weights laid out as [C, F]."""
         pushed = matrix[None] if self.inputs is None else self.inputs @ matrix  # [n, P, F]
         return jnp.sum(pushed[:, None] * self.sensitivities, axis=(2, 3))
 
     def vjp(self, v: Float[Array, "n k"], leaf: Array) -> Array:
         """Σ v a ⊗ g, in the parameter's own shape."""
+        return jax.linear_transpose(self.use.arrange, leaf)(self.matrix(v))[0]
+
+    def matrix(self, v: Float[Array, "n k"]) -> Array:
+        """The same laid out as [C, F]."""
         weighted = jnp.sum(v[:, :, None, None] * self.sensitivities, axis=1)  # [n, P, F]
         weighted = weighted.reshape(-1, weighted.shape[-1])
         if self.inputs is None:
-            matrix = jnp.sum(weighted, axis=0, keepdims=True)
-        else:
-            matrix = self.inputs.reshape(weighted.shape[0], -1).T @ weighted  # [C, F]
-        return jax.linear_transpose(self.use.arrange, leaf)(matrix)[0]
+            return jnp.sum(weighted, axis=0, keepdims=True)
+        return self.inputs.reshape(weighted.shape[0], -1).T @ weighted  # [C, F]
 
     def row_squares(self) -> Float[Array, "n k"]:
         """Σ_{p,q} (a_p · a_q)(g_p · g_q) for every row."""
