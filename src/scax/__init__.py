@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .models import Compacted as Compacted
     from .models import compact as compact
     from .parallel import Parallel as Parallel
+    from .parallel import train_async as train_async
     from .problem import Problem as Problem
     from .regularizers import L1 as L1
     from .regularizers import L2 as L2
@@ -73,7 +74,7 @@ _NAMES = {
     "files": ("FileError", "Model", "load", "save"),
     "losses": ("Huber", "Logistic", "Loss", "Poisson", "Softmax", "Squared"),
     "models": ("Compacted", "MLP", "compact"),
-    "parallel": ("Parallel",),
+    "parallel": ("Parallel", "train_async"),
     "problem": ("Problem",),
     "regularizers": (
         "L1",
