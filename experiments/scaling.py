@@ -2,16 +2,20 @@
 
     python -m experiments.scaling async --data-dir DIR          4 workers on CASP against as many synchronous steps
     python -m experiments.scaling kills --data-dir DIR          the same with 20 workers killed on the way
-    NPROC=8 XLA_FLAGS=--xla_force_host_platform_device_count=2 python -m experiments.scaling devices
+    XLA_FLAGS=--xla_force_host_platform_device_count=8 python -m experiments.scaling devices
+                                                                operations and messages per device, from the program
+    python -m experiments.scaling page                          write the numbers into docs/scaling.md
 
 Each part writes its section of docs/results/scaling.json.
 """
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import random
+import re
 import time
 
 import jax
@@ -20,8 +24,10 @@ import numpy as np
 import scax
 from scax.reproduce.configs import TABLE2
 from scax.reproduce.tables import load
+from scax.sca import _step
 
 RESULTS = pathlib.Path(__file__).parent.parent / "docs" / "results" / "scaling.json"
+PAGE = RESULTS.parent.parent / "scaling.md"
 
 
 def record(section: str, value: dict) -> None:
@@ -72,46 +78,97 @@ def asynchronous(data_dir, steps: int, seeds: int, kills: int) -> None:
     )
 
 
-def devices(widths: tuple[int, ...], rows: int, repeats: int) -> None:
-    """Milliseconds of one step, one device against all, in turn so that both meet the same load; the least of several."""
+def devices(widths: tuple[int, ...], rows: int) -> None:
+    """Operations of one step on each device and its messages, counted in the compiled program: no clock, no load."""
     net = scax.MLP(widths, activation="tanh")
     problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
     rng = np.random.default_rng(0)
     x = rng.normal(size=(rows, widths[0])).astype(np.float32)
-    batch = (x, np.sin(x[:, 0]))
     params = net.init(jax.random.key(0))
-    options = {"damping": 1.0, "solver": "structured"}
-    schemes = {None: None} | {s: scax.Parallel(scheme=s) for s in ("exact", "data")}
-    methods = {name: scax.SCA(problem, parallel=parallel, **options) for name, parallel in schemes.items()}
-    states = {name: sca.step(sca.init(params), batch)[0] for name, sca in methods.items()}
-    seconds = {name: [] for name in methods}
-    for _ in range(repeats):
-        for name, sca in methods.items():
-            jax.block_until_ready(states)
-            began = time.perf_counter()
-            states[name], _ = sca.step(states[name], batch)
-            jax.block_until_ready(states[name])
-            seconds[name].append(time.perf_counter() - began)
-    best = {str(name): 1e3 * min(times) for name, times in seconds.items()}
+    batch = problem.ready(params, (x, np.sin(x[:, 0])))
+    found = {}
+    for solver in ("structured", "sample-space"):
+        for scheme in ("exact", "data"):
+            for count in (1, 2, 4, 8):
+                sca = scax.SCA(problem, damping=1.0, solver=solver, parallel=scax.Parallel(count, scheme=scheme))
+                program = _step.lower(sca, sca.init(params), batch).compile()
+                messages = re.findall(COLLECTIVE, program.as_text())
+                told = {"operations": program.cost_analysis()["flops"], "messages": len(messages)}
+                told["numbers"] = sum(math.prod(int(d) for d in shape.split(",") if d) for shape, _ in messages)
+                found.setdefault(f"{scheme}, {solver}", {})[count] = told
+                print(scheme, solver, count, told, flush=True)
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
-    record(
-        f"devices {jax.device_count()}",
-        {"widths": widths, "weights": size, "rows": rows, "repeats": repeats, "milliseconds": best},
-    )
+    record("devices", {"widths": widths, "weights": size, "rows": rows, "schemes": found})
+
+
+#: a collective in compiled HLO: the shape of what it gives, and its name
+COLLECTIVE = (
+    r"= \(?\w+\[([\d,]*)\]\S* (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
+)
+
+
+def page() -> None:
+    """The tables of docs/scaling.md, from the results file."""
+    found = json.loads(RESULTS.read_text())
+    text = PAGE.read_text()
+    for section, table in (("devices", _devices(found["devices"])), ("async", _asynchronous(found))):
+        between = re.compile(f"<!-- {section} -->.*?<!-- end -->", re.DOTALL)
+        text = between.sub(lambda _, s=section, t=table: f"<!-- {s} -->\n{t}\n<!-- end -->", text, count=1)
+    PAGE.write_text(text)
+
+
+def _devices(found: dict) -> str:
+    lines = [
+        "`XLA_FLAGS=--xla_force_host_platform_device_count=8 python -m experiments.scaling devices`: a "
+        f"{'/'.join(map(str, found['widths']))} network ({found['weights']:,} weights), L = {found['rows']}, "
+        "squared loss. "
+        "Operations on each device as XLA counts them (a multiply-add is two; the m×m factorization is not in), "
+        "and efficiency = operations on one device / (P × operations on each of P): what scaling would be if messages "
+        "cost nothing and each device had a processor of its own.",
+        "",
+        "| scheme, form of J | P | operations each | efficiency | messages | numbers in them |",
+        "|---|---|---|---|---|---|",
+    ]
+    for scheme, counts in found["schemes"].items():
+        one = counts["1"]["operations"]
+        for p, told in counts.items():
+            lines.append(
+                f"| {scheme} | {p} | {told['operations']:.3g} | {one / int(p) / told['operations']:.0%} | "
+                f"{told['messages']} | {told['numbers']:,} |"
+            )
+    return "\n".join(lines)
+
+
+def _asynchronous(found: dict) -> str:
+    lines = [
+        "`python -m experiments.scaling async` and `… kills`: CASP, 9/10/6/1, batches of 20, 4 workers; the "
+        "objective on all rows after as many changes as the synchronous method takes steps, both from the same start.",
+        "",
+        "| | steps | seed | synchronous | asynchronous | excess | mean age | oldest | killed |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name in ("async", "kills"):
+        for seed, run in enumerate(found[name]["runs"] if name in found else []):
+            lines.append(
+                f"| {name} | {found[name]['steps']} | {seed} | {run['synchronous']:.4f} | {run['asynchronous']:.4f} | "
+                f"{run['excess']:+.1%} | {run['age']:.1f} | {run['oldest']:.0f} | {run['killed']} |"
+            )
+    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["async", "kills", "devices"])
+    parser.add_argument("part", choices=["async", "kills", "devices", "page"])
     parser.add_argument("--data-dir", type=pathlib.Path)
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--rows", type=int, default=512)
     parser.add_argument("--widths", type=int, nargs="+", default=[1000, 1500, 1500, 800, 1])
-    parser.add_argument("--repeats", type=int, default=7)
     args = parser.parse_args()
-    if args.part == "devices":
-        devices(tuple(args.widths), args.rows, args.repeats)
+    if args.part == "page":
+        page()
+    elif args.part == "devices":
+        devices(tuple(args.widths), args.rows)
     else:
         asynchronous(args.data_dir, args.steps, args.seeds, 20 if args.part == "kills" else 0)
 

@@ -82,26 +82,30 @@ class Worker:
 
     def __init__(self, sca: SCA, x, y, weight, batch_size: int, seed: Any, x64: bool):
         jax.config.update("jax_enable_x64", x64)
-        self.sca, self.batch_size = sca, batch_size
-        self.rows = tuple(None if a is None else jnp.asarray(a) for a in (x, y, weight))
-        self.draw = jax.jit(lambda at: dataclasses.replace(start, place=at % start.size, epoch=at // start.size))
+        self.sca, self.rows = sca, tuple(None if a is None else jnp.asarray(a) for a in (x, y, weight))
         start = Shuffle.start(jax.random.wrap_key_data(jnp.asarray(seed)), len(x))
+
+        def gather(rows, ticket):
+            """The ticket's own rows: whoever takes it over draws the same."""
+            at = ticket * jnp.uint32(batch_size)
+            drawn = dataclasses.replace(start, place=at % start.size, epoch=at // start.size).draw(batch_size)[1]
+            return tuple(None if a is None else a[drawn] for a in rows)
+
+        self.gather = jax.jit(gather)
 
     def work(self, server, ticket: int, share: int, shares: int) -> int | None:
         """One change, found and sent; the server's version after it, None where the server has died."""
         import ray
+        from ray.exceptions import RayActorError
 
         try:
             state, version = ray.get(server.fetch.remote())
-        except ray.exceptions.RayActorError:
+        except RayActorError:
             return None
-        # the ticket's own rows: whoever takes it over draws the same
-        _, rows = self.draw(jnp.uint32(ticket * self.batch_size)).draw(self.batch_size)
-        batch = Batch(*(None if a is None else a[rows] for a in self.rows))
-        new = change(self.sca, share_of(jax.tree.map(jnp.asarray, state), share, shares), batch)
+        new = change(self.sca, share_of(state, share, shares), Batch(*self.gather(self.rows, jnp.uint32(ticket))))
         try:
             return ray.get(server.push.remote(jax.tree.map(np.asarray, new), version))
-        except ray.exceptions.RayActorError:
+        except RayActorError:
             return None
 
 
@@ -176,7 +180,7 @@ class _Driver:
 
     def __init__(self, ray, sca, batch, params, batch_size, key, workers, shares, staleness, patience, path, every):
         self.ray, self.shares, self.path = ray, shares, path
-        x64 = bool(jax.config.jax_enable_x64)
+        x64 = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
         whole = [ray.put(sca)] + [
             None if a is None else ray.put(np.asarray(a)) for a in (batch.x, batch.y, batch.weight)
         ]

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from ..linearize import Dense, Linearization, Paired, Structured
 from ..linearize.base import exact
-from ..linearize.structured import Layer, cross_gram
+from ..linearize.structured import Layer, _total, cross_gram
 
 
 class Columns(Linearization):
@@ -29,20 +29,16 @@ class Columns(Linearization):
         self.base, self.axis = base, axis
         self.outputs, self.size = base.outputs, base.size
         unit = (jax.lax.axis_index(axis), units)
+        self.parts: dict[int, Any] = {}
         if isinstance(base, Dense):
-            self.split, self.columns, layers = lambda vector: [vector], [0], {}
-            matrix: Any = base.matrix
+            self.split, self.columns, rest = lambda vector: [vector], [0], base
         else:
-            self.split, layers = base.network.split, base.layers
-            self.columns = base.plan.columns
-            matrix = None if base.columns is None else base.columns.matrix
-        self.parts: dict[int, Any] = {
-            leaf: _Cut(uses[0], base.leaves[leaf], unit)
-            if len(uses) == 1
-            else _Tied(uses, base.plan.relations, base.leaves[leaf], unit)
-            for leaf, uses in layers.items()
-        }
-        self.rest = None if matrix is None else _Slice(matrix, unit)
+            self.split, self.columns, rest = base.network.split, base.plan.columns, base.columns
+            for leaf, uses in base.layers.items():
+                tied = len(uses) > 1
+                held = base.leaves[leaf]
+                self.parts[leaf] = _Tied(uses, base.plan.relations, held, unit) if tied else _Cut(uses[0], held, unit)
+        self.rest = None if rest is None else _Slice(rest.matrix, unit)
 
     @staticmethod
     def of(lin: Linearization, axis: str, units: int) -> Linearization:
@@ -61,7 +57,7 @@ class Columns(Linearization):
             gram.append(self.rest.gram())
             rows.append(self.rest.jvp(self._rest_of(leaves)))
         n, k = self.outputs.shape
-        own = jnp.concatenate([sum(gram[1:], start=gram[0]).reshape(-1), sum(rows[1:], start=rows[0]).reshape(-1)])
+        own = jnp.concatenate([_total(gram).reshape(-1), _total(rows).reshape(-1)])
         total = jax.lax.psum(own, self.axis)
         return total[: (n * k) ** 2].reshape(n, k, n, k), total[(n * k) ** 2 :].reshape(n, k)
 
@@ -129,14 +125,13 @@ class _Tied:
 
     def gram(self) -> Float[Array, "n k n k"]:
         pairs = [cross_gram(a, b, self.relations[a.use.path, b.use.path]) for a in self.uses for b in self.uses]
-        return sum(pairs[1:], start=pairs[0]) / self.unit[1]
+        return _total(pairs) / self.unit[1]
 
     def jvp(self, leaf: Array) -> Float[Array, "n k"]:
-        return sum((layer.jvp(leaf) for layer in self.uses[1:]), start=self.uses[0].jvp(leaf)) / self.unit[1]
+        return _total([layer.jvp(leaf) for layer in self.uses]) / self.unit[1]
 
     def vjp(self, v: Float[Array, "n k"]) -> Array:
-        parts = [layer.vjp(v, self.leaf) for layer in self.uses]
-        return _own(jnp.ravel(sum(parts[1:], start=parts[0])), 0, self.unit)
+        return _own(jnp.ravel(_total([layer.vjp(v, self.leaf) for layer in self.uses])), 0, self.unit)
 
     def join(self, every: Float[Array, "units own"]) -> Array:
         return every.reshape(-1)[: self.leaf.size].reshape(self.leaf.shape)
