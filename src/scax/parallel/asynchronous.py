@@ -47,7 +47,7 @@ class Server:
         jax.config.update("jax_enable_x64", x64)
         self.sca, self.shares, self.staleness, self.patience = sca, shares, staleness, patience
         self.path, self.every = path, every
-        self.told = {"refused": 0, "oldest": 0, "age": 0, "loss": 0.0}
+        self.told = {"taken": 0, "refused": 0, "oldest": 0, "age": 0, "loss": 0.0}  # since this server started
         self.state, self.version = jax.tree.map(jnp.asarray, state), 0
         if path is not None and os.path.exists(path):
             self.state, info = load_checkpoint(path, self.state)
@@ -66,6 +66,7 @@ class Server:
         complete = (self.version + 1) % self.shares == 0
         self.state = merge(self.sca, self.state, new, jnp.asarray(age), self.patience, jnp.asarray(complete))
         self.version += 1
+        self.told["taken"] += 1
         self.told["oldest"] = max(self.told["oldest"], age)
         self.told["age"] += age
         self.told["loss"] += float(new.loss)
@@ -137,6 +138,9 @@ def train_async(
                 process has joined already is used as it is, and left running
     callback    sees a Crew after every change
     limit       seconds after which the run is given up
+
+    The history has one entry: changes taken in, their mean and greatest age, how many were refused as too old, and
+    deaths; ages and the mean batch loss since the server last started.
     """
     try:
         import ray
@@ -229,7 +233,7 @@ class _Driver:
         for future in busy:
             ray.cancel(future, force=False)
         state, done, told = ray.get(self.server.report.remote())
-        merged = max(done, 1)
+        merged = max(told["taken"], 1)
         return {
             "state": state,
             "step": done,
