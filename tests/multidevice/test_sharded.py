@@ -16,7 +16,7 @@ def mesh():
 def setting(regularizer):
     net = mlp(1)
     problem = scax.Problem(net.apply, scax.Squared(), regularizer)
-    return scax.SCA(problem, averaging=0.9), start(net, 0, np.float32), rows(1, 16, dtype=np.float32)
+    return scax.SCA(problem, averaging=0.9, damping=0.1), start(net, 0, np.float32), rows(1, 16, dtype=np.float32)
 
 
 @pytest.mark.parametrize("regularizer", [scax.L2(1e-2), scax.L1(1e-2)], ids=["l2", "l1"])
