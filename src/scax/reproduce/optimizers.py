@@ -60,10 +60,10 @@ def _init(params) -> Tunable:
     return Tunable(zeros, zeros, rule, number, whole, number, whole)
 
 
-def _update(gradient, state: Tunable, params=None, **extra):
+def _update(updates, state, params=None, **extra_args):
     rule, t = state.rule, state.n + 1
-    m = jax.tree.map(lambda m, g: rule.decay_m * m + (1 - rule.decay_m) * g, state.m, gradient)
-    v = jax.tree.map(lambda v, g: rule.decay_v * v + rule.gain_v * g**2, state.v, gradient)
+    m = jax.tree.map(lambda m, g: rule.decay_m * m + (1 - rule.decay_m) * g, state.m, updates)
+    v = jax.tree.map(lambda v, g: rule.decay_v * v + rule.gain_v * g**2, state.v, updates)
     freed = jnp.where(rule.freed, 1 - rule.decay_v**t, 1)
     cosine = 0.5 * (1 + jnp.cos(jnp.pi * jnp.minimum(state.n / state.horizon, 1)))
     length = state.rate * jnp.where(state.decay == 1, cosine, 1) / (1 - rule.decay_m**t)
