@@ -21,9 +21,8 @@ def made_up(folder: Path, rows: int = 400) -> tuple[Path, str]:
     x = rng.normal(size=(rows, 12))
     y = np.sin(x[:, 1]) + x[:, 4] * 0.8 - np.tanh(x[:, 9]) + 0.1 * rng.normal(size=rows)
     names = [f"c{i}" for i in range(12)]
-    path = folder / "table.csv"
-    np.savetxt(path, np.column_stack([x, y]), delimiter=",", header=",".join([*names, "y"]), comments="")
-    return path, "y"
+    np.savetxt(folder / "t.csv", np.column_stack([x, y]), delimiter=",", header=",".join([*names, "y"]), comments="")
+    return folder / "t.csv", "y"
 
 
 def main(table: Path, target: str, steps: int = 100) -> scax.Compacted:
@@ -36,18 +35,9 @@ def main(table: Path, target: str, steps: int = 100) -> scax.Compacted:
     net = scax.MLP((x.shape[1], 16, 8, 1))
     params = net.init(jax.random.key(0))
     problem = scax.Problem(net.apply, scax.Squared(), scax.GroupLasso(1.0, scax.neuron_groups(params)))
-    path = scax.path(
-        problem,
-        np.geomspace(3e-3, 3e-2, 3),
-        params=params,
-        data=(x, y),
-        validation=(x_held, y_held),
-        steps=steps,
-        batch_size=50,
-        told=lambda r: print(
-            f"strength {r['strength']:.4f}: held-out loss {r['loss']:.4f}, {r['weights']} weights", flush=True
-        ),
-    )
+    rows = {"data": (x, y), "validation": (x_held, y_held)}
+    told = lambda r: print(f"strength {r['strength']:.4f}: held-out loss {r['loss']:.4f}, {r['weights']} weights")
+    path = scax.path(problem, np.geomspace(3e-3, 3e-2, 3), params=params, **rows, steps=steps, batch_size=50, told=told)
     small = scax.compact(net, path.solution)
     print(f"suggested strength {path.strength:.4f}")
     print(small)

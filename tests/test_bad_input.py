@@ -230,3 +230,92 @@ def sentences():
 def test_wrong_types_get_a_sentence(expression, sentences):
     for word in SENTENCES[expression]:
         assert word in sentences[expression], sentences[expression]
+
+
+# -- found by a newcomer: each was accepted, or failed with somebody else's message ----------------
+
+
+def small(**options):
+    net = scax.MLP((3, 4, 1))
+    return scax.SCA(scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3)), **options), net.init(jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.ones((6, 1)) + 1j, "y has dtype complex128"),
+        (np.full((6, 1), 2**40), "integers up to 1099511627776"),
+        (np.full((6, 1), "a"), "y has dtype <U1"),
+    ],
+)
+def test_targets_that_would_be_corrupted(y, message):
+    sca, params = small()
+    with pytest.raises((TypeError, ValueError), match=message):
+        sca.step(sca.init(params), (rows(1, 6, dtype=np.float32), y))
+
+
+@pytest.mark.parametrize("weight", [3e38, 1e-60])
+def test_extreme_sample_weights_are_shares_all_the_same(weight):
+    sca, params = small()
+    x = rows(1, 6, dtype=np.float32)
+    plain, _ = sca.step(sca.init(params), (x, x[:, :1]))
+    scaled, info = sca.step(sca.init(params), (x, x[:, :1], np.full(6, weight)))
+    assert info.loss > 0
+    np.testing.assert_allclose(scaled.w, plain.w, rtol=1e-5)
+
+
+def test_lists_are_rows_too():
+    sca, params = small()
+    x = rows(1, 6, dtype=np.float32)
+    plain, _ = sca.step(sca.init(params), (x, x[:, :1]))
+    np.testing.assert_array_equal(sca.step(sca.init(params), (x.tolist(), x[:, :1].tolist()))[0].w, plain.w)
+
+
+def test_a_state_can_be_donated_and_the_start_stays():
+    net = scax.MLP((3, 4, 1))
+    problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3), trainable=[True, False])
+    sca, params = scax.SCA(problem), net.init(jax.random.key(0))
+    x = rows(1, 6, dtype=np.float32)
+    jax.jit(sca.step, donate_argnums=0)(sca.init(params), (x, x[:, :1]))
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(params))  # not deleted
+
+
+def test_single_precision_weights_among_doubles(x64):
+    net = scax.MLP((3, 4, 2))
+    problem = scax.Problem(net.apply, scax.Softmax(), scax.L2(1e-3))
+    params = net.init(jax.random.key(0), np.float32)
+    result = scax.train(scax.SCA(problem), params, (rows(1, 8, dtype=np.float32), np.arange(8) % 2), steps=2)
+    assert result.params[0]["weight"].dtype == np.float32
+
+
+def test_a_function_may_give_a_plain_number():
+    sca, params = small(step_size=lambda n: 0.5)
+    x = rows(1, 6, dtype=np.float32)
+    state, info = sca.step(sca.init(params), (x, x[:, :1]))
+    assert state.step_size == info.step_size == 0.5
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: small()[0].init({}), "params has no leaves"),
+        (lambda: small()[0].init(jax.tree.map(lambda a: a.astype("bfloat16"), small()[1])), "takes float32 or float64"),
+        (lambda: scax.Groups.of([0, -1]), "found -1"),
+        (lambda: scax.neuron_groups(small()[1], input_axis=5), "input_axis is 5"),
+        (lambda: scax.compact(scax.MLP((3, 5, 1)), small()[1]), "of widths \\(3, 4, 1\\)"),
+        (lambda: small()[0].explain(small()[1], np.ones((2, 3), int)), "features must be floating"),
+        (lambda: scax.train(*small(), (np.ones((4, 3), "f"), np.ones(4, "f")), steps=1, key=0), "one random key"),
+    ],
+)
+def test_the_message_is_ours(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
+def test_frozen_parameters_must_be_finite():
+    net = scax.MLP((3, 4, 1))
+    problem = scax.Problem(net.apply, scax.Squared(), trainable=[True, False])
+    params = net.init(jax.random.key(0))
+    params[1]["bias"] = params[1]["bias"] * np.nan
+    with pytest.raises(ValueError, match="a frozen parameter"):
+        scax.SCA(problem).init(params)

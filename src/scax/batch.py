@@ -1,5 +1,6 @@
 """One mini-batch, as every part of the method sees it."""
 
+import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
@@ -39,16 +40,23 @@ class Batch:
         if isinstance(batch, Batch):
             return batch
         if isinstance(batch, (tuple, list)) and len(batch) in (2, 3):
-            return Batch(*batch)
+            return Batch(*(part if part is None or hasattr(part, "dtype") else np.asarray(part) for part in batch))
         raise TypeError(f"a batch is (x, y), (x, y, weight) or scax.Batch, got {type(batch).__name__}.")
 
     def check(self, dtype: Any) -> None:
         """Refuse shapes, dtypes and values that no step could use."""
         checks.features("x", self.x, dtype)
         n = np.shape(self.x)[0]
-        checks.rows("y", self.y, n)
+        checks.targets(self.y, n)
         if self.weight is not None:
             checks.weights(self.weight, n)
+
+    def scaled(self) -> "Batch":
+        """The same batch, its sample weights scaled where their sum would leave the range of float32."""
+        known = None if self.weight is None else checks.concrete(self.weight)
+        if known is None or known.size == 0 or 1e-30 < known.max() < 1e30:
+            return self
+        return dataclasses.replace(self, weight=known.astype(float) / known.max())
 
     @property
     def size(self) -> int:

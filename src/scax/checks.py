@@ -72,6 +72,18 @@ def rows(name: str, value: Any, n: int, of: str = "x") -> None:
         raise ValueError(f"{name} has shape {np.shape(value)} but {of} has {n} rows: they must match.")
 
 
+def targets(y: Any, n: int) -> None:
+    """Targets: one per row, real numbers or class indices that survive the conversion to an array."""
+    rows("y", y, n)
+    kind = np.dtype(getattr(y, "dtype", type(y)))
+    if kind.kind not in "biuf" and not jnp.issubdtype(kind, jnp.floating):
+        raise TypeError(f"y has dtype {kind}: targets must be real numbers, or integers for classes.")
+    known = concrete(y) if kind.kind in "iu" else None
+    largest = jnp.iinfo(jax.dtypes.canonicalize_dtype(kind)).max if kind.kind in "iu" else 0
+    if known is not None and known.size and int(known.max()) > largest:
+        raise ValueError(f"y has integers up to {known.max()}, beyond {largest}: convert it with y.astype('float32').")
+
+
 def weights(weight: Any, n: int) -> None:
     """Sample weights: one per row, none negative, not all zero."""
     if np.shape(weight) != (n,):
@@ -98,6 +110,10 @@ def params(tree: Any) -> None:
             raise TypeError(
                 f"{name} is {type(leaf).__name__ if kind is None else kind}; trained weights must be floating "
                 "arrays. Convert it, or leave it out of training with Problem(..., trainable=mask)."
+            )
+        if jnp.dtype(kind).itemsize < 4:
+            raise TypeError(
+                f"{name} is {kind}: a step solves linear systems, which takes float32 or float64. Convert it."
             )
         dtypes.setdefault(jax.dtypes.canonicalize_dtype(kind), name)
         finite(name, leaf, "Start from finite weights.")

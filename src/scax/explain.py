@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from . import checks
 from .batch import Batch
 from .iteration import Iteration
 from .solvers.cost import costs
@@ -13,8 +14,9 @@ from .solvers.cost import costs
 
 def explain(sca, params: PyTree, x: Any) -> str:
     """The sizes, the solver and the reason, what each solver would cost, and how the network was read."""
-    problem, x = sca.problem, jnp.asarray(x)
     state = sca.init(params)
+    checks.features("x", x, state.w.dtype)
+    problem, x = sca.problem, jnp.asarray(x)
     n, k = jax.eval_shape(problem.outputs, params, x).shape
     lines = [f"batch L = {n}, outputs K = {k}, weights Q = {state.w.shape[0]}"]
     pairs = None

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from . import checks
@@ -25,11 +26,16 @@ class Layout:
     @staticmethod
     def of(params: PyTree, trainable: Any = None) -> "Layout":
         leaves, treedef = jax.tree.flatten(params)
+        if not leaves:
+            raise ValueError("params has no leaves: give a pytree with at least one floating array.")
         trained = tuple(True for _ in leaves) if trainable is None else trainable.match(params)
         if not any(trained):
             raise ValueError("trainable leaves nothing to train: at least one leaf of params must be True.")
         chosen = [leaf if keep else None for leaf, keep in zip(leaves, trained, strict=True)]
         checks.params(jax.tree.unflatten(treedef, chosen))
+        for leaf, keep in zip(leaves, trained, strict=True):
+            if not keep and jnp.issubdtype(getattr(leaf, "dtype", bool), jnp.floating):
+                checks.finite("a frozen parameter", leaf, "Start from finite weights.")
         return Layout(treedef, tuple(jnp.shape(leaf) for leaf in leaves), trained)
 
     @property
@@ -92,9 +98,9 @@ class Mask:
     def of(tree: PyTree) -> "Mask":
         flags, treedef = jax.tree.flatten(tree)
         for flag in flags:
-            if not isinstance(flag, bool):
+            if not isinstance(flag, (bool, np.bool_)):
                 raise TypeError(f"trainable must be a pytree of True and False, found {flag!r}.")
-        return Mask(treedef, tuple(flags))
+        return Mask(treedef, tuple(bool(flag) for flag in flags))
 
     def match(self, params: PyTree) -> tuple[bool, ...]:
         """One flag per leaf of params; a single flag in place of a subtree stands for all of it."""

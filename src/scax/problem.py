@@ -92,7 +92,7 @@ class Problem:
         """(x, y), (x, y, weight) or a Batch as a Batch of arrays, checked against the network and the loss."""
         batch = Batch.of(batch)
         batch.check(self.layout(params).dtype(params))
-        batch = jax.tree.map(jnp.asarray, batch)
+        batch = jax.tree.map(jnp.asarray, batch.scaled())
         self.check(params, batch)
         return batch
 
@@ -133,7 +133,7 @@ class Problem:
 
     def data_term(self, z: Float[Array, "m k"], batch: Batch, pairs: Pairs | None) -> Float[Array, ""]:
         """Average loss + manifold penalty, the outputs of all the batch's rows being known."""
-        y = self.loss.targets(batch.y, z.shape[1])
+        y = self.loss.targets(batch.y, z.shape[1]).astype(z.dtype)
         value = batch.shares(z.dtype) @ self.loss.value(z[: batch.size], y)
         if pairs is not None and self.manifold is not None:
             value += self.manifold.value(z, pairs)

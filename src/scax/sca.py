@@ -104,7 +104,7 @@ class SCA:
             w=w,
             memory=None if rho is None else jnp.zeros_like(w),
             carried=None if _known(self.carry, 0) else jnp.zeros_like(w),
-            mean=None if self.mean_power is None else w,
+            mean=None if self.mean_power is None else jnp.array(w),  # a copy: a state can be donated
             step_size=jnp.asarray(self.step_size.first, w.dtype),
             averaging=jnp.asarray(1 if rho is None else rho.first, w.dtype),
             damping=jnp.asarray(self.damping.first, w.dtype),
@@ -112,7 +112,7 @@ class SCA:
             level=jnp.zeros((), w.dtype),
             count=jnp.asarray(0, jnp.int32),
             blocks=None if self.blocks is None else self.blocks.partition(layout, self.problem.regularizer, w.dtype),
-            frozen=layout.split(params)[1],
+            frozen=tuple(jnp.array(leaf) for leaf in layout.split(params)[1]),
             layout=layout,
         )
         if batch is None or rho is None:

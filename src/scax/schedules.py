@@ -162,7 +162,7 @@ class FromFunction(Sequence):
         return self.function(jnp.asarray(0))
 
     def next(self, value, n):
-        return self.function(n + 1)
+        return jnp.asarray(self.function(n + 1))
 
 
 def as_sequence(name: str, value) -> Sequence:

@@ -26,6 +26,8 @@ def predict(
     """Predict the target for every row of a table; for classes, their probabilities as well."""
     if output is not None and not output.name.endswith((".csv", ".csv.gz", ".parquet")):
         raise UserError(f"{output}: predictions are written as .csv, .csv.gz or .parquet.")
+    if output is not None and output.resolve() == table.resolve():
+        raise UserError(f"{output} is the table itself: write the predictions to another file.")
     from ..data import Tally, open_table
     from ..files import load, write_bytes
 

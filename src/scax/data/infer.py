@@ -162,7 +162,7 @@ def _text_among_numbers(where: str, found: Tallied) -> TableError:
     hint = " Write numbers without separators, units or signs of currency." if parse(plain) is not None else ""
     return TableError(
         f"{where} has numbers, but {text[:40]!r} in row {row + 1} ({found.words:,} such row(s)). Correct it or leave "
-        f"it empty, or take the column as a category (categories, --categories).{hint}"
+        f"it empty, or take the column as a category (--category).{hint}"
     )
 
 

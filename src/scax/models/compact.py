@@ -88,10 +88,9 @@ def compact(net: MLP, params: Params) -> Compacted:
     Each may make others superfluous, so it is repeated until nothing changes. Where nothing is left of a layer one
     unit of zeros stays, for a network needs one.
     """
-    if len(params) != len(net.widths) - 1:
-        raise ValueError(
-            f"params has {len(params)} layers, but the network of widths {net.widths} has {len(net.widths) - 1}."
-        )
+    widths = (np.shape(params[0]["weight"])[0], *(np.shape(layer["weight"])[1] for layer in params)) if params else ()
+    if widths != net.widths:
+        raise ValueError(f"params are those of a network of widths {widths}, but net has {net.widths}.")
     from ..files.network import ACTIVATIONS
 
     dtype = np.asarray(params[0]["weight"]).dtype

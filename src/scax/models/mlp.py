@@ -39,8 +39,8 @@ class MLP:
     output: str = "linear"
 
     def __post_init__(self):
-        widths = tuple(self.widths)
-        if len(widths) < 2 or any(not isinstance(w, int) or w < 1 for w in widths):
+        widths = tuple(int(w) if isinstance(w, np.integer) else w for w in self.widths)
+        if len(widths) < 2 or any(not isinstance(w, int) or isinstance(w, bool) or w < 1 for w in widths):
             raise ValueError(f"widths must be at least two whole numbers ≥ 1, input first, got {self.widths!r}.")
         object.__setattr__(self, "widths", widths)
         checks.choice("activation", self.activation, ACTIVATIONS)

@@ -27,6 +27,8 @@ class Groups:
         ids = np.asarray(ids)
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
             raise TypeError(f"group ids must be a vector of integers, got {ids.dtype} of shape {ids.shape}.")
+        if ids.min(initial=0) < 0:
+            raise ValueError(f"group ids must be 0, 1, 2, … without gaps, found {int(ids.min())}.")
         counts = np.bincount(ids)
         if (counts == 0).any():
             raise ValueError(f"group ids must be 0, 1, 2, … without gaps: no weight has id {int(counts.argmin())}.")
@@ -57,6 +59,8 @@ def neuron_groups(params: PyTree, *, input_axis: int = -2, trainable: PyTree = N
     ids, axes, start = [], [], 0
     for shape in layout.trained_shapes:
         if len(shape) >= 2:
+            if not -len(shape) <= input_axis < len(shape):
+                raise ValueError(f"input_axis is {input_axis}, but there is a kernel of shape {shape}.")
             axis = input_axis % len(shape)
             axes.append(axis)
             along = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])

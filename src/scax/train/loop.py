@@ -54,7 +54,7 @@ def train(
     *,
     steps: int,
     batch_size: int = 32,
-    key: Array | None = None,
+    key: Any = None,
     validation: Any = None,
     unlabeled: Any = None,
     records: int = 100,
@@ -86,6 +86,8 @@ def train(
     source = _source(problem, params, whole, unlabeled)
     held_out = None if validation is None else dataclasses.replace(_checked(problem, params, validation), pairs=None)
     key = jax.random.key(0) if key is None else key
+    if not jnp.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key) or key.shape:
+        raise TypeError(f"key must be one random key, such as jax.random.key(0), got {key!r}.")
     n = source.x.shape[0]
     anchors = None if unlabeled is None else Shuffle.start(jax.random.fold_in(key, 1), source.table.shape[0])
     stream = (Shuffle.start(key, n), anchors)

@@ -27,6 +27,7 @@ def train_many(
     records: int = 10,
 ) -> Result:
     """`train`, once per key, all runs stepped together by `vmap`: the small factorizations become one batched call.
+    A sparse penalty's exact end (`finish`) is left to a run of `train`.
 
     `method` is one for all runs, or a list with one per run; those may differ in their numbers (strengths, damping,
     sequences), not in their parts. Run i starts from `init(key)` and draws its batches from another key, the two split
@@ -90,7 +91,9 @@ def _evaluate(method, state, whole: Batch, held_out: Batch | None, shared: bool)
 
 
 def _runs(keys: Array) -> int:
-    if not (hasattr(keys, "dtype") and jnp.issubdtype(keys.dtype, jax.dtypes.prng_key) and keys.ndim == 1):
+    if not (
+        hasattr(keys, "dtype") and jnp.issubdtype(keys.dtype, jax.dtypes.prng_key) and keys.ndim == 1 and len(keys)
+    ):
         raise ValueError(
             f"keys must be one random key per run: jax.random.split(jax.random.key(0), runs), got {keys!r}."
         )

@@ -66,10 +66,11 @@ def path(
     so build it with strength 1 (`GroupLasso(1.0, groups)`) and the strengths are what they say. The first run, from
     `params`, takes `first_steps` (4·`steps`). `options` go to `SCA`. Strengths are leaves: all runs share one program.
     """
-    order = np.sort(np.asarray(strengths, float))
+    order = np.asarray(strengths, float)
     if order.ndim != 1 or len(order) == 0:
         raise ValueError(f"strengths must be a list of at least one number, got {strengths!r}.")
     checks.nonnegative("strengths", order)
+    order = np.sort(order)
     held = problem.ready(params, validation)
     stir = jax.random.key(0) if key is None else key
     rows, found, kept, alive = [], [], [], []
