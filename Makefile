@@ -15,7 +15,7 @@ DEV := $(VENV)/.installed-dev
 FOUR_DEVICES := JAX_PLATFORMS=cpu NPROC=8 XLA_FLAGS="$${XLA_FLAGS:-} --xla_force_host_platform_device_count=4"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test coverage lint format bench clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -23,11 +23,13 @@ help:  ## Show this list
 demo: $(RUNTIME)  ## Compare SCA with the usual optimizers on bundled data
 	@$(BIN)/scax compare
 
-test: $(DEV)  ## Run the tests, then those for several devices, and show the coverage
+test: $(DEV)  ## Run the tests, then those for several devices
+	@$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/multidevice
+	@$(FOUR_DEVICES) $(BIN)/python -m pytest --timeout-method=thread tests/multidevice
+
+coverage: $(DEV)  ## The same, and the lines they did not reach
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report= --ignore=tests/multidevice
-	@if [ -d tests/multidevice ]; then \
-		$(FOUR_DEVICES) $(BIN)/python -m pytest --cov --cov-append --cov-report= --timeout-method=thread tests/multidevice; \
-	fi
+	@$(FOUR_DEVICES) $(BIN)/python -m pytest --cov --cov-append --cov-report= --timeout-method=thread tests/multidevice
 	@$(BIN)/python -m coverage report
 
 lint: $(DEV)  ## Check the format, the style and the types

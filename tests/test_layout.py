@@ -63,13 +63,18 @@ def test_refuses_masks(trainable, kind, words):
         ({"a": jnp.arange(3)}, TypeError, r"params\['a'\] is int32; trained weights must be floating"),
         ({"a": 1.0}, TypeError, r"params\['a'\] is float; trained weights must be floating"),
         ({"a": jnp.array([1.0, jnp.nan])}, ValueError, r"params\['a'\] has 1 value\(s\) that are not finite"),
-        ({"a": jnp.ones(1), "b": jnp.ones(1, jnp.bfloat16)}, TypeError, "several dtypes .*: convert them to one"),
-        ({}, ValueError, "nothing to train|no trained leaves"),
+        ({"a": jnp.ones(1), "b": jnp.ones(1, jnp.bfloat16)}, TypeError, r"params\['b'\] is bfloat16: .* float32"),
+        ({}, ValueError, "params has no leaves"),
     ],
 )
 def test_refuses_params(params, kind, words):
     with pytest.raises(kind, match=words):
         Layout.of(params)
+
+
+def test_refuses_several_precisions(x64):
+    with pytest.raises(TypeError, match="several dtypes .*: convert them to one"):
+        Layout.of({"a": jnp.ones(1), "b": jnp.ones(1, jnp.float32)})
 
 
 def test_refuses_another_structure():
@@ -118,7 +123,9 @@ def test_frozen_leaves_stay_bit_for_bit_and_act_as_constants(regularizer):
         np.testing.assert_array_equal(masked.solution(a)[name], params[name])
         assert a.params[name].dtype == params[name].dtype
     for name in ("shift", "out"):
-        np.testing.assert_allclose(a.params[name], b.params[name], rtol=1e-4, atol=1e-6)
+        # a sparse step is solved to a relative duality gap of 1e-6: ‖δ − δ*‖ ≤ √(gap · F/μ), about 1e-3
+        atol = 1e-6 if regularizer.smooth else 1e-3
+        np.testing.assert_allclose(a.params[name], b.params[name], rtol=1e-4, atol=atol)
         assert not np.array_equal(a.params[name], params[name])
 
 

@@ -40,7 +40,8 @@ class Batch:
         if isinstance(batch, Batch):
             return batch
         if isinstance(batch, (tuple, list)) and len(batch) in (2, 3):
-            return Batch(*(part if part is None or hasattr(part, "dtype") else np.asarray(part) for part in batch))
+            x, y, *weight = (part if part is None or hasattr(part, "dtype") else np.asarray(part) for part in batch)
+            return Batch(x, y, *weight[:1])
         raise TypeError(f"a batch is (x, y), (x, y, weight) or scax.Batch, got {type(batch).__name__}.")
 
     def check(self, dtype: Any) -> None:

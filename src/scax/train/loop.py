@@ -86,7 +86,7 @@ def train(
     source = _source(problem, params, whole, unlabeled)
     held_out = None if validation is None else dataclasses.replace(_checked(problem, params, validation), pairs=None)
     key = jax.random.key(0) if key is None else key
-    if not jnp.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key) or key.shape:
+    if not jnp.issubdtype(getattr(key, "dtype", bool), jax.dtypes.prng_key) or key.shape:
         raise TypeError(f"key must be one random key, such as jax.random.key(0), got {key!r}.")
     n = source.x.shape[0]
     anchors = None if unlabeled is None else Shuffle.start(jax.random.fold_in(key, 1), source.table.shape[0])
