@@ -73,7 +73,7 @@ def test_refuses_params(params, kind, words):
 
 
 def test_refuses_several_precisions(x64):
-    with pytest.raises(TypeError, match="several dtypes .*: convert them to one"):
+    with pytest.raises(TypeError, match=r"several dtypes .*: convert them to one"):
         Layout.of({"a": jnp.ones(1), "b": jnp.ones(1, jnp.float32)})
 
 

@@ -41,7 +41,7 @@ class Batch:
             return batch
         if isinstance(batch, (tuple, list)) and len(batch) in (2, 3):
             x, y, *weight = (part if part is None or hasattr(part, "dtype") else np.asarray(part) for part in batch)
-            return Batch(x, y, *weight[:1])
+            return Batch(x, y, weight[0] if weight else None)
         raise TypeError(f"a batch is (x, y), (x, y, weight) or scax.Batch, got {type(batch).__name__}.")
 
     def check(self, dtype: Any) -> None:
