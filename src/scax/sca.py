@@ -12,18 +12,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from . import checks
 from ._struct import Number, static, struct
 from .acceptance import Acceptance, verdict
 from .batch import Batch
 from .blocks import Blocks, Partition
-from .damping import FULL, PARTIAL, Damping, Fixed, as_damping
+from .damping import PARTIAL, Damping
 from .iteration import Iteration
 from .layout import Layout
+from .options import known, settle
 from .parallel.mesh import Parallel
 from .problem import Problem
-from .schedules import Approach, PowerDecay, Sequence, as_carry, as_sequence, carry_at, warn_if_hopeless
-from .solvers import SOLVERS, Auto, Solver
+from .schedules import Approach, PowerDecay, Sequence, carry_at
+from .solvers import Auto, Solver
 
 
 @struct
@@ -103,7 +103,7 @@ class SCA:
         state = State(
             w=w,
             memory=None if rho is None else jnp.zeros_like(w),
-            carried=None if _known(self.carry, 0) else jnp.zeros_like(w),
+            carried=None if known(self.carry, 0) else jnp.zeros_like(w),
             mean=None if self.mean_power is None else jnp.array(w),  # a copy: a state can be donated
             step_size=jnp.asarray(self.step_size.first, w.dtype),
             averaging=jnp.asarray(1 if rho is None else rho.first, w.dtype),
@@ -134,46 +134,7 @@ class SCA:
         return explain(self, params, x)
 
     def __post_init__(self):
-        fix = lambda name, value: object.__setattr__(self, name, value)
-        if not isinstance(self.problem, Problem):
-            raise TypeError(f"problem must be a scax.Problem, got {self.problem!r}.")
-        fix("step_size", as_sequence("step_size", self.step_size))
-        fix("averaging", None if self.averaging is None else as_sequence("averaging", self.averaging))
-        fix("damping", FULL if self.surrogate == "full" and self.damping is PARTIAL else as_damping(self.damping))
-        fix("carry", as_carry(self.carry))
-        if self.mean_power is not None:
-            checks.nonnegative("mean_power", self.mean_power)
-        checks.choice("surrogate", self.surrogate, ["partial", "full"])
-        if isinstance(self.solver, str):
-            checks.choice("solver", self.solver, ["auto", *SOLVERS])
-            fix("solver", Auto() if self.solver == "auto" else SOLVERS[self.solver]())
-        if isinstance(self.acceptance, bool):
-            fix("acceptance", Acceptance() if self.acceptance else None)
-        if self.averaging is not None:
-            warn_if_hopeless(self.step_size, self.averaging)
-            if _known(getattr(self.averaging, "value", None), 1):
-                fix("averaging", None)  # ρ ≡ 1: no memory to keep
-        if self.blocks is not None and not isinstance(self.blocks, Blocks):
-            raise TypeError(f"blocks must be None or scax.Blocks(count, by=...), got {self.blocks!r}.")
-        if self.parallel is not None and not isinstance(self.parallel, Parallel):
-            raise TypeError(f"parallel must be None or scax.Parallel(mesh, scheme=...), got {self.parallel!r}.")
-        if self.acceptance is not None and not isinstance(self.acceptance, Acceptance):
-            raise TypeError(f"acceptance must be True, False or a scax.Acceptance, got {self.acceptance!r}.")
-        if not isinstance(self.solver, Solver):
-            raise TypeError(f"solver must be a name or a scax.solvers.Solver, got {self.solver!r}.")
-        if reason := self.solver.supports(self.problem):
-            raise ValueError(reason)
-        if self.parallel is not None:
-            self.parallel.check(self)
-        if (
-            isinstance(self.damping, Fixed)
-            and _known(self.damping.value, 0)
-            and _known(self.problem.regularizer.ridge, 0)
-        ):
-            raise ValueError(
-                "damping is 0 and the regularizer has no ridge: the surrogate has no unique minimizer. "
-                "Give damping > 0, or add L2(strength) to the regularizer."
-            )
+        settle(self)
 
 
 @jax.jit
@@ -256,11 +217,3 @@ def _in_precision(leaf, dtype):
     """Strengths and rates live in the weights' precision."""
     leaf = jnp.asarray(leaf)
     return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
-
-
-def _known(value: Any, number: float) -> bool:
-    """Whether the value is concretely this number; a traced value or a sweep is not."""
-    if value is None:
-        return False
-    known = checks.concrete(value)
-    return known is not None and known.ndim == 0 and bool(known == number)

@@ -200,12 +200,12 @@ def warn_if_hopeless(step_size: Sequence, averaging: Sequence) -> None:
         warnings.warn(
             f"step_size falls like n^-{alpha:g}: its sum is finite, so the iterates stop short of a stationary point. "
             "Use an exponent between 0.5 and 1.",
-            stacklevel=3,
+            stacklevel=5,
         )
     if alpha is not None and rho is not None and rho > 0 and alpha <= rho:
         warnings.warn(
             f"step_size falls like n^-{alpha:g} and averaging like n^-{rho:g}: convergence needs "
             "step_size / averaging → 0, or the memory of past gradients is never up to date. "
             "Let averaging fall more slowly, or keep it constant.",
-            stacklevel=3,
+            stacklevel=5,
         )

@@ -24,7 +24,7 @@ from ..batch import Batch
 from ..data.shuffle import Shuffle
 from ..files.checkpoint import load_checkpoint, save_checkpoint
 from ..sca import SCA, State
-from ..train.loop import Result, _whole, evaluate
+from ..train.loop import Result, evaluate, whole_number
 from .stale import Change, change, merge, share_of
 
 
@@ -149,9 +149,9 @@ def train_async(
     if not isinstance(sca, SCA):
         raise TypeError(f"sca must be a scax.SCA, got {sca!r}.")
     for name, value in (("steps", steps), ("workers", workers), ("batch_size", batch_size), ("every", every)):
-        _whole(name, value, 1)
+        whole_number(name, value, 1)
     staleness = 4 * workers if staleness is None else staleness
-    _whole("staleness", staleness, 0)
+    whole_number("staleness", staleness, 0)
     checks.positive("patience", patience)
     if sca.parallel is not None or sca.problem.manifold is not None:
         raise ValueError("train_async spreads the work itself: leave parallel= and manifold= out.")

@@ -75,16 +75,16 @@ def train(
     problem = getattr(method, "problem", None)
     if not isinstance(problem, Problem):
         raise TypeError(f"method must be scax.SCA(...) or scax.baseline(...), got {method!r}.")
-    _whole("steps", steps, 1)
-    _whole("batch_size", batch_size, 1)
-    _whole("records", records, 1)
+    whole_number("steps", steps, 1)
+    whole_number("batch_size", batch_size, 1)
+    whole_number("records", records, 1)
     if finish is not None:
-        _whole("finish", finish, 0)
+        whole_number("finish", finish, 0)
     whole = Batch.of(data)
     if whole.pairs is not None:
         raise ValueError("data must be (x, y) or (x, y, weight): train gathers neighbor pairs itself.")
     source = _source(problem, params, whole, unlabeled)
-    held_out = None if validation is None else dataclasses.replace(_checked(problem, params, validation), pairs=None)
+    held_out = None if validation is None else dataclasses.replace(problem.ready(params, validation), pairs=None)
     key = jax.random.key(0) if key is None else key
     if not jnp.issubdtype(getattr(key, "dtype", bool), jax.dtypes.prng_key) or key.shape:
         raise TypeError(f"key must be one random key, such as jax.random.key(0), got {key!r}.")
@@ -167,7 +167,7 @@ def _evaluate(problem: Problem, params: PyTree, batch: Batch, penalty: bool, row
 
 
 def _source(problem: Problem, params: PyTree, whole: Batch, unlabeled: Any) -> Source:
-    whole = _checked(problem, params, whole)
+    whole = problem.ready(params, whole)
     if problem.manifold is None:
         if unlabeled is not None:
             raise ValueError(
@@ -186,10 +186,6 @@ def _source(problem: Problem, params: PyTree, whole: Batch, unlabeled: Any) -> S
     return Source(whole.x, whole.y, whole.weight, table)
 
 
-def _checked(problem: Problem, params: PyTree, data: Any) -> Batch:
-    return problem.ready(params, data)
-
-
-def _whole(name: str, value: Any, least: int) -> None:
+def whole_number(name: str, value: Any, least: int) -> None:
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be a whole number ≥ {least}, got {value!r}.")

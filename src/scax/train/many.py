@@ -12,7 +12,7 @@ from jaxtyping import Array, PyTree
 from ..batch import Batch
 from ..data.shuffle import Shuffle
 from ..problem import Problem
-from .loop import Result, Source, _checked, _whole, advance, evaluate
+from .loop import Result, Source, advance, evaluate, whole_number
 
 
 def train_many(
@@ -35,9 +35,9 @@ def train_many(
     Result whose arrays have one entry per run: a leading axis in `params` and `state`, a trailing one in the history.
     """
     runs = _runs(keys)
-    _whole("steps", steps, 1)
-    _whole("batch_size", batch_size, 1)
-    _whole("records", records, 1)
+    whole_number("steps", steps, 1)
+    whole_number("batch_size", batch_size, 1)
+    whole_number("records", records, 1)
     shared = not isinstance(method, (list, tuple))
     method = method if shared else _stacked(method, runs)
     problem = getattr(method, "problem", None)
@@ -49,8 +49,8 @@ def train_many(
         raise TypeError(f"init must be a function of a key, such as net.init or lambda key: params, got {init!r}.")
     own = jax.vmap(jax.random.split)(keys)
     first = init(own[0, 0])
-    whole = _checked(problem, first, data)
-    held_out = None if validation is None else _checked(problem, first, validation)
+    whole = problem.ready(first, data)
+    held_out = None if validation is None else problem.ready(first, validation)
     source = Source(whole.x, whole.y, whole.weight, None)
 
     state = jax.vmap(lambda m, key: m.init(init(key)), in_axes=(None if shared else 0, 0))(method, own[:, 0])
