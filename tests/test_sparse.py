@@ -108,7 +108,7 @@ def test_compact_of_a_constant_network(x64):
 
 
 def test_compact_refuses_what_it_cannot_read():
-    with pytest.raises(ValueError, match="params has 1 layers, but the network"):
+    with pytest.raises(ValueError, match="are those of a network of widths"):
         scax.compact(NET, NET.init(jax.random.key(0))[:1])
 
 
