@@ -14,6 +14,9 @@ DEV := $(VENV)/.installed-dev
 # collectives can deadlock; NPROC sets their number.
 FOUR_DEVICES := JAX_PLATFORMS=cpu NPROC=8 XLA_FLAGS="$${XLA_FLAGS:-} --xla_force_host_platform_device_count=4"
 
+# Some tests wait for processes they started: three at a time keep two cores busy.
+TESTS := $(BIN)/python -m pytest -n 3 --dist worksteal
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test coverage lint format bench clean
 
@@ -24,12 +27,12 @@ demo: $(RUNTIME)  ## Compare SCA with the usual optimizers on bundled data
 	@$(BIN)/scax compare
 
 test: $(DEV)  ## Run the tests, then those for several devices
-	@$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/multidevice
-	@$(FOUR_DEVICES) $(BIN)/python -m pytest --timeout-method=thread tests/multidevice
+	@$(TESTS) --ignore=tests/multidevice
+	@$(FOUR_DEVICES) $(TESTS) --timeout-method=thread tests/multidevice
 
 coverage: $(DEV)  ## The same, and the lines they did not reach
-	@$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report= --ignore=tests/multidevice
-	@$(FOUR_DEVICES) $(BIN)/python -m pytest --cov --cov-append --cov-report= --timeout-method=thread tests/multidevice
+	@$(TESTS) --cov --cov-report= --ignore=tests/multidevice
+	@$(FOUR_DEVICES) $(TESTS) --cov --cov-append --cov-report= --timeout-method=thread tests/multidevice
 	@$(BIN)/python -m coverage report
 
 lint: $(DEV)  ## Check the format, the style and the types
