@@ -47,7 +47,9 @@ class Setting:
         return scax.SCA(
             problem,
             step_size=scax.PowerDecay(self.step_initial, self.step_exponent, scale=self.step_scale),
-            damping=scax.Relative(self.share, self.damping_scale, self.damping_growth),
+            damping=scax.Relative(
+                self.share, self.damping_scale, self.damping_growth, noise=0.0, centered=False
+            ),  # batches of 20 rows only
             carry=scax.Approach(self.carry_initial, scale=self.carry_scale),
             mean_power=self.mean_power,
         )

@@ -97,15 +97,36 @@ def test_curvature_is_half_the_trace(loss):
     net = scax.MLP((5, 4, k))
     problem = scax.Problem(net.apply, loss)
     params = net.init(jax.random.key(1))
-    sca = scax.SCA(problem, damping=scax.Relative(share=1.0))
-    _, info = sca.step(sca.init(params), (x, y))
     layout = problem.layout(params)
     w, frozen = layout.flatten(params), layout.split(params)[1]
     jacobian = jax.jacrev(lambda w: net.apply(layout.unflatten(w, frozen), x))(w)
     z, targets = net.apply(params, x), loss.targets(y, k)
     hessian = jax.vmap(jax.hessian(lambda z, t: loss.value(z[None], t[None])[0]))(z, targets)
-    expected = jnp.einsum("nkk,nkq,nkq->", hessian, jacobian, jacobian) / 2 / 8
-    np.testing.assert_allclose(info.damping, expected, rtol=1e-4)
+    whole = jnp.einsum("nkk,nkq,nkq->", hessian, jacobian, jacobian) / 2 / 8
+    rows = jnp.einsum("nk,nkq->nkq", jnp.sqrt(jnp.einsum("nkk->nk", hessian) / 2), jacobian)
+    signs = jax.random.rademacher(jax.random.key(0), (k,), rows.dtype) if k > 1 else jnp.ones(1)
+    common = jnp.einsum("nkq,k->q", rows, signs) / 8
+    about = (whole - common @ common) * 8 / 7
+    for centered, expected in ((False, whole), (True, about)):
+        rule = scax.Relative(share=1.0, noise=0.0, centered=centered)
+        sca = scax.SCA(problem, damping=rule)
+        _, info = sca.step(sca.init(params), (x, y))
+        np.testing.assert_allclose(info.damping, loss.caution * expected, rtol=1e-4)
+
+
+def test_spread_leaves_out_what_all_samples_share():
+    """A constant added to the inputs of a linear model is a direction common to all samples: τ does not see it."""
+    x, y = table()
+    net = scax.MLP((5, 1))
+    seen = []
+    for shift in (0.0, 3.0):
+        sca = scax.SCA(scax.Problem(net.apply, scax.Squared()))
+        seen.append(
+            sca.step(sca.init(net.init(jax.random.key(0))), (x[:20] - x[:20].mean(0) + shift, y[:20]))[1].damping
+        )
+    np.testing.assert_allclose(seen[1], seen[0], rtol=0.02)
+    one = scax.SCA(scax.Problem(net.apply, scax.Squared()))
+    assert one.step(one.init(net.init(jax.random.key(0))), (x[:1], y[:1]))[1].damping > 0  # one row has no spread
 
 
 def test_estimated_squares_are_unbiased():
@@ -114,10 +135,11 @@ def test_estimated_squares_are_unbiased():
     net = scax.MLP((5, 6, 2))
     params = net.init(jax.random.key(0))
     problem = scax.Problem(net.apply, scax.Squared())
-    sca = scax.SCA(problem, surrogate="full", damping=scax.Relative(share=1.0))
+    rule = scax.Relative(share=1.0, noise=0.0, centered=False)
+    sca = scax.SCA(problem, surrogate="full", damping=rule)
     assert isinstance(sca.init(params).held.mean, jax.Array)
     state, batch = sca.init(params), (x, jnp.zeros((10, 2)))
-    exact = scax.SCA(problem, damping=scax.Relative(share=1.0)).step(state, batch)[1].damping
+    exact = scax.SCA(problem, damping=rule).step(state, batch)[1].damping
     seen = [
         sca.step(dataclasses.replace(state, count=jnp.asarray(n)), batch)[1].damping / (1 + n / 25) for n in range(200)
     ]

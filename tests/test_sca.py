@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
 import scax
-from scax.damping import Recovering, Relative
+from scax.damping import Measures, Recovering, Relative
 from tests.agreement.reference import Reference
 from tests.cases import LOSSES, REGULARIZERS, mlp, rows, start
 
@@ -301,7 +301,7 @@ def test_recovering_damping():
 def test_relative_damping():
     rule = Relative(share=0.1, scale=2.0, rise=10.0, fall=0.5)
     yes, no = jnp.asarray(True), jnp.asarray(False)
-    curvature = lambda value: lambda: jnp.asarray(value)
+    curvature = lambda value: Measures(lambda: jnp.asarray(-1.0), lambda: jnp.asarray(value), jnp.asarray(20.0), 1.0)
     tau, held = rule.at(rule.start(jnp.float32), jnp.asarray(0), curvature(3.0))
     np.testing.assert_allclose(tau, 0.1 * 3)
     tau, held = rule.at(held, jnp.asarray(1), curvature(5.0))
@@ -311,6 +311,8 @@ def test_relative_damping():
     assert rule.at(held, jnp.asarray(9), curvature(100.0))[1].mean == 4  # later it looks at one batch in eight
     np.testing.assert_allclose(rule.at(held, jnp.asarray(8), curvature(13.0))[1].mean, (8 * 4 + 13) / 9)
     np.testing.assert_allclose(rule.at(held, jnp.asarray(16), curvature(14.0))[1].mean, (9 * 4 + 14) / 10)
+    few = curvature(3.0)._replace(rows=jnp.asarray(5.0), caution=8.0)  # fewer rows, a loss that flattens out
+    np.testing.assert_allclose(rule.at(rule.start(jnp.float32), jnp.asarray(0), few)[0], 0.1 * 3 * 8 * 4**1.5)
     after, held = rule.judged(held, tau, no)
     np.testing.assert_allclose(after, 10 * tau)
     after, held = rule.judged(held, after, yes)

@@ -1,17 +1,26 @@
 """τ, the weight of the proximal term: fixed, or looking after itself."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from . import checks
-from ._struct import Number, struct
+from ._struct import Number, static, struct
 
 Held = Any  # what a rule remembers from step to step: a pytree of scalars
-Curvature = Callable[[], Float[Array, ""]]  # S of this batch, computed only if asked for
+Scalar = Float[Array, ""]
+
+
+class Measures(NamedTuple):
+    """What a rule may ask of this batch; the functions compute only if asked."""
+
+    curvature: Callable[[], Scalar]  # S, see `Iteration.curvature`
+    spread: Callable[[], Scalar]  # S about its mean, see `Iteration.spread`
+    rows: Scalar  # L, equal weights or not
+    caution: Number  # of the loss
 
 
 class Damping:
@@ -26,7 +35,7 @@ class Damping:
         """What the rule remembers before the first step."""
         raise NotImplementedError
 
-    def at(self, held: Held, n: Int[Array, ""], curvature: Curvature) -> tuple[Float[Array, ""], Held]:
+    def at(self, held: Held, n: Int[Array, ""], batch: Measures) -> tuple[Float[Array, ""], Held]:
         raise NotImplementedError
 
     def judged(self, held: Held, tau: Float[Array, ""], accepted: Bool[Array, ""]) -> tuple[Float[Array, ""], Held]:
@@ -49,7 +58,7 @@ class Fixed(Damping):
     def start(self, dtype):
         return ()
 
-    def at(self, held, n, curvature):
+    def at(self, held, n, batch):
         return jnp.asarray(self.value), held
 
     def judged(self, held, tau, accepted):
@@ -79,7 +88,7 @@ class Recovering(Damping):
     def start(self, dtype):
         return jnp.asarray(self.base, dtype)
 
-    def at(self, held, n, curvature):
+    def at(self, held, n, batch):
         return held, held
 
     def judged(self, held, tau, accepted):
@@ -90,35 +99,42 @@ class Recovering(Damping):
 
 #: `Relative` looks at every batch this far into a run, and then at one batch in as many: S̄ is an average anyway.
 EVERY = 8
+#: `share` is that of a batch of so many rows.
+ROWS = 20
 
 
 @struct
 class Memory:
     """What `Relative` remembers."""
 
-    mean: Float[Array, ""]  # S̄, the average curvature of the batches seen
+    mean: Float[Array, ""]  # S̄, the average of what was measured on the batches seen
     boost: Float[Array, ""]  # above 1 while the rule recovers from steps that were not taken
 
 
 @struct
 class Relative(Damping):
-    """τ_n = share · S̄_n · (1 + n/scale)^growth · boost_n, a share of the curvature met so far.
+    """τ_n = share · κ · S̄_n · (20/L)^noise · (1 + n/scale)^growth · boost_n, a share of the curvature met so far.
 
-    S is a batch's curvature (`Iteration.curvature`: for the squared loss the average of ‖J_i‖²), which τ competes
-    with in the surrogate: measured in it, one number serves inputs, losses and widths of any size. S̄ is its average
-    over all batches so far, so that S̄_n (1 + n/scale) is a running sum: each batch has less say against the
-    displacement carried over from all those before it. The boost rises by `rise` at a step that is not taken, up to
-    a million, and falls back by `fall`, down to 1, at each one that is.
+    S is a batch's curvature (`Iteration.spread`: for the squared loss the average of ‖J_i − J̄‖², without the direction
+    that all samples share), which τ competes with in the surrogate: measured in it, one number serves inputs, losses
+    and widths of any size. S̄ is its average over all batches so far, so that S̄_n (1 + n/scale) is a running sum: each
+    batch has less say against the displacement carried over from all those before it. A batch of few rows says little
+    about the others, and a loss that flattens out (κ, `Loss.caution`) does not stop the surrogate from fitting it: both
+    are damped more. The boost rises by `rise` at a step that is not taken, up to a million, and falls back by `fall`,
+    down to 1, at each one that is. With `centered=False` S keeps the common direction (`Iteration.curvature`).
     """
 
-    share: Number = 6e-4
+    share: Number = 4e-3
     scale: Number = 25.0
     growth: Number = 1.0
+    noise: Number = 1.5
+    centered: bool = static(default=True)
     rise: Number = 4.0
     fall: Number = 0.95
 
     def __post_init__(self):
         checks.positive("share", self.share)
+        checks.nonnegative("noise", self.noise)
         checks.positive("scale", self.scale)
         checks.nonnegative("growth", self.growth)
         checks.number("rise", self.rise, lambda v: v > 1, "a number > 1")
@@ -131,15 +147,15 @@ class Relative(Damping):
     def start(self, dtype):
         return Memory(jnp.zeros((), dtype), jnp.ones((), dtype))
 
-    def at(self, held, n, curvature):
-        mean = held.mean
+    def at(self, held, n, batch):
+        mean, curvature = held.mean, batch.spread if self.centered else batch.curvature
         looked = jnp.where(n < EVERY, n, EVERY + (n - EVERY) // EVERY)  # how often before
         look = (n < EVERY) | (n % EVERY == 0) | (mean == 0)
         now = jax.lax.cond(look, curvature, lambda: mean)
         known = jnp.isfinite(now) & (now > 0)
         mean = mean + jnp.where(known, now - mean, 0) / jnp.where(mean > 0, looked + 1, 1)  # S̄_n
-        grown = (1 + n / self.scale) ** self.growth
-        tau = self.share * jnp.maximum(mean, jnp.finfo(mean.dtype).eps) * grown * held.boost
+        level = self.share * batch.caution * (ROWS / batch.rows) ** self.noise * (1 + n / self.scale) ** self.growth
+        tau = level * jnp.maximum(mean, jnp.finfo(mean.dtype).eps) * held.boost
         return tau, Memory(mean, held.boost)
 
     def judged(self, held, tau, accepted):
@@ -148,7 +164,8 @@ class Relative(Damping):
 
 
 PARTIAL = Relative()
-FULL = Relative(share=0.5)  # the loss is linearized too: nothing but τ keeps the step from overshooting
+#: the loss is linearized too: nothing but τ keeps the step from overshooting, in the common direction as in any other
+FULL = Relative(share=0.5, noise=0.0, centered=False)
 
 
 def as_damping(value) -> Damping:

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from .batch import Batch
 from .blocks import Blocks, scatter
+from .damping import Measures
 from .datafit import Datafit
 from .linearize import Linearization, Paired, linearize
 from .linearize.structured import Plan
@@ -113,19 +114,50 @@ class Iteration:
     def gradient(self, lin: Linearization) -> Float[Array, "q"]:
         """1/L Σ ∇l_i(w_n): the loss's gradient, without regularizers."""
         slope = self.shares[:, None] * self.problem.loss.gradient(lin.outputs[: self.batch.size], self.targets)
-        return lin.vjp(jnp.pad(slope, ((0, lin.outputs.shape[0] - self.batch.size), (0, 0))))
+        return lin.vjp(self._padded(lin, slope))
 
     def curvature(self, lin: Linearization) -> Float[Array, ""]:
         """S = ½ tr ∇² of the batch's average loss at w_n, the network linearized: Σ_i s_i ½ Σ_k H_ikk ‖J_ik‖².
 
         H is the loss's Hessian in z; the products of different outputs' rows are left out, for S is a scale, no bound.
         """
-        factor = self.problem.loss.factor(lin.outputs[: self.batch.size], self.targets)
-        diagonal = factor**2 if factor.ndim == 2 else jnp.sum(factor**2, axis=1)  # H_kk = Σ_j F_jk²
-        weight = self.shares[:, None] * diagonal / 2
-        return lin.weighted_squares(
-            jnp.pad(weight, ((0, lin.outputs.shape[0] - self.batch.size), (0, 0))), self.state.count
+        return lin.weighted_squares(self._padded(lin, self.shares[:, None] * self._diagonal(lin)), self.state.count)
+
+    def spread(self, lin: Linearization) -> Float[Array, ""]:
+        """S about its mean: S − Σ_k ‖Σ_i s_i √(H_ikk/2) J_ik‖², unbiased; S itself where there is only one row.
+
+        The mean is the direction that all samples share (most of S, where inputs are not centered): a batch of any size
+        knows it. One product with signs ε_k drawn by the step stands for the sum over outputs.
+        """
+        whole = self.curvature(lin)
+        signs = jax.random.rademacher(jax.random.key(self.state.count), (lin.outputs.shape[1],), whole.dtype)
+        signs = signs if lin.outputs.shape[1] > 1 else jnp.ones_like(signs)
+        root = self.shares[:, None] * jnp.sqrt(self._diagonal(lin)) * signs
+        common = jnp.sum(lin.vjp(self._padded(lin, root)) ** 2)
+        rows = self.effective_rows()
+        # about the mean of L rows S is too small by the factor 1 − 1/L; a hundredth of S: signs may say too much
+        about = jnp.maximum(whole - common, whole / 100) / jnp.maximum(1 - 1 / rows, 0.5)
+        return jnp.where(rows < 1.5, whole, about)
+
+    def effective_rows(self) -> Float[Array, ""]:
+        """(Σ s)²/Σ s²: L where all rows weigh the same."""
+        squares = jnp.sum(self.shares**2)
+        return jnp.where(squares > 0, 1 / squares, 1)
+
+    def measures(self, lin: Linearization) -> Measures:
+        """What the damping rule may ask."""
+        return Measures(
+            lambda: self.curvature(lin), lambda: self.spread(lin), self.effective_rows(), self.problem.loss.caution
         )
+
+    def _diagonal(self, lin: Linearization) -> Float[Array, "l k"]:
+        """½ H_ikk of every row: H_kk = Σ_j F_jk²."""
+        factor = self.problem.loss.factor(lin.outputs[: self.batch.size], self.targets)
+        return (factor**2 if factor.ndim == 2 else jnp.sum(factor**2, axis=1)) / 2
+
+    def _padded(self, lin: Linearization, v: Float[Array, "l k"]) -> Float[Array, "n k"]:
+        """Zeros for the rows of the neighbor pairs."""
+        return jnp.pad(v, ((0, lin.outputs.shape[0] - self.batch.size), (0, 0)))
 
     def objective(self, lin: Linearization) -> Float[Array, ""]:
         """U on this batch at w_n."""

@@ -151,7 +151,7 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
 
     # the network, linearized; the convex problem that remains; its solution
     lin = now.linearize(sca.solver, sca.surrogate)
-    τ, held = sca.damping.at(state.held, n, lambda: now.curvature(lin))
+    τ, held = sca.damping.at(state.held, n, now.measures(lin))
     memory = None if state.memory is None else (1 - ρ) * state.memory
     carried = None if state.carried is None else carry_at(sca.carry, n) * state.carried
     solution = now.solve(now.surrogate(lin, ρ, memory, carried, τ))

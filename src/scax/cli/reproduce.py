@@ -31,7 +31,7 @@ def reproduce(
             "page: tables and figures once more from the results of --out.",
         ),
     ],
-    repeats: Annotated[int, typer.Option(help="Splits and starts; SUSY gets a tenth of them.")] = 100,
+    repeats: Annotated[int, typer.Option(help="Splits and starts; SUSY gets a fifth of them.")] = 100,
     iterations: Annotated[
         str, typer.Option(help="Iterations of table2; several lengths, separated by commas, are run one by one.")
     ] = "500",

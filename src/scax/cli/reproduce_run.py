@@ -23,7 +23,7 @@ from ..reproduce.tables import susy as susy_table
 from ..train.run_folder import FORMAT, RunFolderError, environment, free, locked, read_json
 
 KIND = "reproduce"
-FEWER = 10  # SUSY, with 70 times the weights, gets a tenth of the repetitions
+FEWER = 5  # SUSY, with 70 times the weights, gets a fifth of the repetitions
 Tick = Callable[[str, int, int], Any]
 
 

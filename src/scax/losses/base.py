@@ -20,6 +20,9 @@ class Loss:
 
     #: ∇²l does not depend on z: one Newton step is the solution.
     quadratic: bool = False
+    #: κ, how much more damping it wants than its curvature says. A loss that flattens out instead of rising again is
+    #: never done with a batch it can fit, and sends the surrogate far off; 8 makes up for the ½ · ¼ of a sigmoid.
+    caution: float = 1.0
 
     def value(self, z: Float[Array, "n k"], y: Float[Array, "n k"]) -> Float[Array, "n"]:
         """l(y_i, z_i)."""

@@ -17,6 +17,8 @@ class Logistic(Loss):
         g = σ − y,   ∇² = σ(1−σ),   F = √(σ(1−σ)),   a = g / F = (1−y) e^{z/2} − y e^{−z/2}
     """
 
+    caution = 8.0
+
     def value(self, z, y):
         return jnp.sum(jax.nn.softplus(z) - y * z, axis=1)
 

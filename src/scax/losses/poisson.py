@@ -14,6 +14,8 @@ class Poisson(Loss):
     g = e^z − y,   ∇² = e^z,   F = e^{z/2},   a = e^{z/2} − y e^{−z/2}
     """
 
+    caution = 8.0
+
     def value(self, z, y):
         return jnp.sum(jnp.exp(z) - y * z, axis=1)
 

@@ -114,6 +114,6 @@ SUSY = (
     Susy("paper", "the paper's problem", "squared", "range", 0.01, paper={"sca": 0.85, "adam": 0.77}),
     Susy("cross-entropy", "cross-entropy, standardized inputs, a tenth of the penalty", "logistic", "standard", 1e-3),
 )
-SUSY_BLOCKS = (1, 4, 16)
+SUSY_BLOCKS = (1, 4, 16, 64)
 
 SPEEDUP_BLOCKS = (1, 2, 4, 8, 16, 32, 64)
