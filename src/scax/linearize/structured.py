@@ -185,7 +185,9 @@ class Structured(Linearization):
             leaf: [
                 Layer(
                     use,
-                    None if use.additive else use.arrange_data(met[use.path]),
+                    None
+                    if use.additive
+                    else use.arrange_data(met[use.path]).astype(w.dtype),  # rows may have fewer bits
                     use.arrange_sensitivity(sensitivities[use.path]),
                 )
                 for use in found

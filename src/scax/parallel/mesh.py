@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array
 
 from .. import checks
 from ..batch import Batch
@@ -54,6 +55,15 @@ class Parallel:
     @property
     def units(self) -> int:
         return self.mesh.size
+
+    def place(self, tree: Any) -> Any:
+        """The arrays of a pytree, which every process has, on all devices."""
+        return jax.jit(lambda tree: tree, out_shardings=NamedSharding(self.mesh, PartitionSpec()))(tree)
+
+    def by_rows(self, part: np.ndarray, axis: int = 0) -> Array:
+        """One array of the rows along `axis`, of which every process has an equal part."""
+        rows = PartitionSpec(*[None] * axis, self.axis)
+        return jax.make_array_from_process_local_data(NamedSharding(self.mesh, rows), part)
 
     def check(self, sca: Any) -> None:
         """Refuse a method that the scheme cannot spread."""
@@ -110,11 +120,19 @@ class Parallel:
         return jax.tree.unflatten(structure, [a.astype(b.dtype) for a, b in zip(fields, leaves, strict=True)])
 
     def _by_rows(self, batch: Batch) -> Batch:
-        if batch.size % self.units:
-            raise ValueError(
-                f"parallel: scheme='data' gives each of {self.units} devices as many rows, and the batch has "
-                f"{batch.size}: make it a multiple of {self.units}."
-            )
+        if missing := -batch.size % self.units:
+            batch = self._filled(batch, missing)
         rows = NamedSharding(self.mesh, PartitionSpec(self.axis))
         place = lambda a: None if a is None else jax.lax.with_sharding_constraint(a, rows)
         return dataclasses.replace(batch, x=place(batch.x), y=place(batch.y), weight=place(batch.weight))
+
+    def _filled(self, batch: Batch, missing: int) -> Batch:
+        """The same average over a multiple of as many rows as there are devices: those added have no weight."""
+        if batch.pairs is not None:
+            raise ValueError(
+                f"parallel: scheme='data' gives each of {self.units} devices as many rows, and the batch, whose rows "
+                f"have neighbor pairs, has {batch.size}: make it a multiple of {self.units}."
+            )
+        weight = jnp.ones(batch.size, batch.x.dtype) if batch.weight is None else batch.weight
+        again = lambda a: jnp.concatenate([a, jnp.repeat(a[:1], missing, axis=0)])
+        return Batch(again(batch.x), again(batch.y), jnp.concatenate([weight, jnp.zeros(missing, weight.dtype)]))
