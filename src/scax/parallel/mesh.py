@@ -8,21 +8,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from .. import checks
 from ..batch import Batch
-from ..linearize import Linearization
+from ..linearize import Linearization, linearize
+from ..network import Network
 from ..solvers import Auto, Newton, Solution, Solver
-from .columns import Columns
+from .shares import Shared, gather_rows, own_rows
 
 
 @dataclasses.dataclass(frozen=True)
 class Parallel:
     """Spread every step over the devices of a mesh with one axis; state and batch are the same on all of them.
 
-    scheme  "exact"   each device holds a share of J's columns. One all-reduce adds up JJᵀ and Jh, one all-gather
-                      collects δ: the step is the one-device step, to rounding. Smooth regularizers (L2).
+    scheme  "exact"   each device passes its own rows through the network and finds its rows of JJᵀ and its columns of
+                      δ: the step is the one-device step, to rounding. Messages: layer inputs and sensitivities, JJᵀ,
+                      δ, and the outputs at the new point. Smooth regularizers (L2).
             "blocks"  each device solves its share of the blocks of `SCA(blocks=Blocks(...))`; one all-gather collects
                       δ. Any loss and penalty; with own_batch=True each device differentiates its own rows alone.
             "data"    each device sees a share of the batch's rows; XLA places the collectives. Any loss and penalty.
@@ -98,9 +100,17 @@ class Parallel:
         """In the exact scheme, one that needs JJᵀ once."""
         return Newton(tolerance=solver.tolerance) if self.scheme == "exact" and isinstance(solver, Auto) else solver
 
-    def share(self, lin: Linearization) -> Linearization:
-        """J as this device and its peers hold it."""
-        return Columns.of(lin, self.axis, self.units) if self.scheme == "exact" else lin
+    def linearize(self, network: Network, w: Float[Array, "q"], x: Array, form: str) -> Linearization:
+        """f and J on all rows, as this device and its peers hold them."""
+        if self.scheme == "exact":
+            return Shared(network, w, x, form, self.axis, self.units)
+        return linearize(network, w, x, form)
+
+    def outputs(self, network: Network, w: Float[Array, "q"], x: Array) -> Float[Array, "n k"]:
+        """f on all rows at other weights."""
+        if self.scheme != "exact":
+            return network(w, x)
+        return gather_rows([network(w, own_rows(x, self.axis, self.units))], self.axis, x.shape[0])[0]
 
     def solve_blocks(self, solve: Callable[..., Solution], blocks: tuple) -> Solution:
         """The solutions of all blocks [c, …], each device solving c/units of them; one all-gather."""
