@@ -14,6 +14,8 @@ import typer
 from .errors import LAUNCHED, LOST, UserError, fail
 from .options import absurd
 
+#: Large arrays stay with the process between steps: fresh pages at every step cost as much as a pass over the weights.
+KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
 GRACE = 5.0  # seconds in which processes may end by themselves after one of them has died
 
 
@@ -49,7 +51,7 @@ def _start(i: int, processes: int, address: str, command: list[str], quiet: Any)
     flags = ["--hosts", address, "--processes", str(processes), "--process-id", str(i)]
     cores = _cores(i, processes)
     # one GPU cannot be shared by several processes, and one process already drives all of a machine's
-    environment = {"JAX_PLATFORMS": "cpu"} | os.environ | {LAUNCHED: "1"}
+    environment = {"JAX_PLATFORMS": "cpu"} | KEPT_MEMORY | os.environ | {LAUNCHED: "1"}
     return subprocess.Popen(
         [sys.executable, "-m", "scax", command[0], *flags, *command[1:]],
         env=environment,

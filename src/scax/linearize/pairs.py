@@ -30,6 +30,9 @@ class Paired(Linearization):
     def vjp(self, v):
         return self.base.vjp(self._transposed(v)[0])
 
+    def moved(self, h, v):
+        return self.base.moved(h, self._transposed(v)[0])
+
     def jacobian(self):
         return self._rows(self.base.jacobian())
 

@@ -1,12 +1,13 @@
 """The linearized network of a batch that devices share: each passes its own rows through the network, none forms J.
 
-    rows     f, layer inputs a and sensitivities g of a device's own rows   → all-gather
-    JJᵀ, Jh  the rows of its own samples, Σ_layers (a_i · a_j)(g_i · g_j)   → all-reduce
-    Jᵀu      its own columns: a layer's weights [C, F] are cut along the
-             longer of their sides, a and g with them                      → all-gather
+    f, a, g  of a device's own rows: outputs, layer inputs, sensitivities    → all-gather
+    JJᵀ      its own rows, Σ_layers (a_i · a_j)(g_i · g_j) ⎫
+    Jh       J_c h_c of its own columns c                  ⎭                 → all-reduce
+    h/μ+Jᵀu  its own columns                                                 → all-gather
 
-Parameters that keep a materialized Jacobian travel once, from own rows to own columns (all-to-all), and contribute
-J_c J_cᵀ. All of this is inside `shard_map`: outputs and vectors are whole on every device.
+Columns are shares of a layer's weights [C, F], cut along C, or along F where C is short. Parameters that keep a
+materialized Jacobian send it once from own rows to own columns (all-to-all), and contribute J_c J_cᵀ. All of this is
+inside `shard_map`: outputs and vectors are whole on every device.
 """
 
 import math
@@ -31,9 +32,11 @@ class Shared(Linearization):
         self.own = own = Structured(network, w, mine, n) if form == "structured" else Dense.of(network, w, mine)
         layers = own.layers if isinstance(own, Structured) else {}
         met = [a for uses in layers.values() for use in uses for a in (use.inputs, use.sensitivities) if a is not None]
-        whole = gather_rows([own.outputs, own.row_squares(), *met], axis, n)
+        rest = own if isinstance(own, Dense) else own.columns
+        few = [] if rest is None or rest.size > FEW else [rest.matrix]
+        whole = gather_rows([own.outputs, own.row_squares(), *met, *few], axis, n)
         self.outputs, self._row_squares = whole[:2]
-        at = {id(a): b for a, b in zip(met, whole[2:], strict=True)}
+        at = {id(a): b for a, b in zip([*met, *few], whole[2:], strict=True)}
         self.layers = {
             leaf: [
                 Layer(use.use, None if use.inputs is None else at[id(use.inputs)], at[id(use.sensitivities)])
@@ -45,8 +48,11 @@ class Shared(Linearization):
             leaf: (_Cut(uses[0], own.leaves[leaf], self.unit) if len(uses) == 1 else _Tied(uses, own, leaf, self.unit))
             for leaf, uses in self.layers.items()
         }
-        rest = own if isinstance(own, Dense) else own.columns
-        self.rest = None if rest is None else _Columns(rest.matrix, axis, n, units)
+        self.rest = None
+        if rest is not None:
+            columns = _own(whole[-1], 2, self.unit) if few else to_columns(rest.matrix, axis, units)[:n]
+            self.rest = _Columns(columns, rest.size, self.unit)
+        self._held = [*self.parts.values(), *([] if self.rest is None else [self.rest])]
 
     @exact
     def gram_and_jvp(self, delta):
@@ -68,22 +74,39 @@ class Shared(Linearization):
         gram = gram[:n]
         if self.rest is not None:
             gram = gram + self.rest.dense.gram()
-        change = jnp.zeros((width * units, k), self.outputs.dtype)
-        change = jax.lax.dynamic_update_slice_in_dim(change, self.own.jvp(delta), number * width, 0)[:n]
-        total = jax.lax.psum(jnp.concatenate([gram.reshape(-1), change.reshape(-1)]), self.axis)
+        total = jax.lax.psum(jnp.concatenate([gram.reshape(-1), self._own_jvp(delta).reshape(-1)]), self.axis)
         return total[: (n * k) ** 2].reshape(n, k, n, k), total[(n * k) ** 2 :].reshape(n, k)
+
+    def _own_jvp(self, delta: Float[Array, "q"]) -> Float[Array, "n k"]:
+        """J_c δ_c. By columns rather than rows: few products with many rows each, and a share of δ is all it reads."""
+        return _total([part.jvp(own) for part, own in zip(self._held, self._split(delta), strict=True)])
+
+    def _split(self, vector: Float[Array, "q"]) -> list[Array]:
+        """This device's share of a vector, part by part."""
+        if not isinstance(self.own, Structured):
+            whole = [vector]
+        else:
+            leaves = self.own.network.split(vector)
+            whole = [leaves[i] for i in self.parts]
+            if self.rest is not None:
+                whole.append(jnp.concatenate([jnp.ravel(leaves[i]) for i in self.own.plan.columns]))
+        return [part.share(leaf) for part, leaf in zip(self._held, whole, strict=True)]
 
     def gram(self):
         return self.gram_and_jvp(jnp.zeros(self.size, self.outputs.dtype))[0]
 
+    @exact
     def jvp(self, delta):
-        (rows,) = gather_rows([self.own.jvp(delta)], self.axis, self.outputs.shape[0])
-        return rows
+        return jax.lax.psum(self._own_jvp(delta), self.axis)
+
+    def vjp(self, v):
+        return self.moved(None, v)
 
     @exact
-    def vjp(self, v):
-        held = [*self.parts.values(), *([] if self.rest is None else [self.rest])]
-        own = [part.vjp(v).reshape(-1) for part in held]
+    def moved(self, h, v):
+        held, own = self._held, [part.vjp(v).reshape(-1) for part in self._held]
+        if h is not None:
+            own = [change + share.reshape(-1) for change, share in zip(own, self._split(h), strict=True)]
         every = jax.lax.all_gather(jnp.concatenate(own), self.axis)  # [units, Q/units and padding]
         whole, start = [], 0
         for part, piece in zip(held, own, strict=True):
@@ -95,6 +118,10 @@ class Shared(Linearization):
 
     def row_squares(self):
         return self._row_squares
+
+
+#: Columns of a materialized Jacobian up to which all devices get all of them, which saves a message.
+FEW = 512
 
 
 def own_rows(x: Array, axis: str, units: int) -> Array:
@@ -116,19 +143,32 @@ def gather_rows(parts: list[Array], axis: str, n: int) -> list[Array]:
     return [at[id(part)] for part in parts]
 
 
+def to_columns(rows: Float[Array, "own k q"], axis: str, units: int) -> Float[Array, "n k own_q"]:
+    """From own rows, all columns, to all rows, own columns."""
+    filled = jnp.pad(rows, ((0, 0), (0, 0), (0, -rows.shape[2] % units)))
+    return jax.lax.all_to_all(filled, axis, split_axis=2, concat_axis=0, tiled=True)
+
+
 class _Cut:
-    """One layer on all rows, its weights [C, F] cut along the longer side."""
+    """One layer on all rows, its weights [C, F] cut along a side: along C shares lie one behind the other in memory."""
 
     def __init__(self, layer: Layer, leaf: Array, unit):
-        self.use, self.leaf = layer.use, leaf
+        self.use, self.leaf, self.unit = layer.use, leaf, unit
         self.shape = jax.eval_shape(layer.use.arrange, leaf).shape
-        self.side = 0 if layer.inputs is not None and self.shape[0] >= self.shape[1] else 1
+        long = self.shape[0] >= min(self.shape[1], 8 * unit[1])
+        self.side = 0 if layer.inputs is not None and long else 1
         inputs, sensitivities = layer.inputs, layer.sensitivities
         if self.side == 0:
             inputs = _own(inputs, 2, unit)
         else:
             sensitivities = _own(sensitivities, 3, unit)
         self.layer = Layer(layer.use, inputs, sensitivities)
+
+    def share(self, leaf: Array) -> Array:
+        return _own(self.use.arrange(leaf), self.side, self.unit)
+
+    def jvp(self, own: Array) -> Float[Array, "n k"]:
+        return self.layer.of_matrix(own)
 
     def vjp(self, v: Float[Array, "n k"]) -> Array:
         return self.layer.matrix(v)
@@ -149,6 +189,15 @@ class _Tied:
     def __init__(self, uses: list[Layer], own: Any, leaf: int, unit):
         self.uses, self.leaf, self.unit = uses, own.leaves[leaf], unit
 
+    def share(self, leaf: Array) -> Array:
+        return _own(jnp.ravel(leaf), 0, self.unit)
+
+    def jvp(self, own: Array) -> Float[Array, "n k"]:
+        size, (number, units) = self.leaf.size, self.unit
+        apart = jax.lax.dynamic_update_slice_in_dim(jnp.zeros(own.size * units, own.dtype), own, number * own.size, 0)
+        alone = apart[:size].reshape(self.leaf.shape)  # zero where other devices have their shares
+        return _total([layer.jvp(alone) for layer in self.uses])
+
     def vjp(self, v: Float[Array, "n k"]) -> Array:
         return _own(jnp.ravel(_total([layer.vjp(v, self.leaf) for layer in self.uses])), 0, self.unit)
 
@@ -157,13 +206,16 @@ class _Tied:
 
 
 class _Columns:
-    """Own columns, on all rows, of a materialized Jacobian of which each device has formed its own rows."""
+    """Own columns of a materialized Jacobian, which has `size` of them."""
 
-    def __init__(self, rows: Float[Array, "own k q"], axis: str, n: int, units: int):
-        self.size = rows.shape[2]
-        filled = jnp.pad(rows, ((0, 0), (0, 0), (0, -self.size % units)))
-        columns = jax.lax.all_to_all(filled, axis, split_axis=2, concat_axis=0, tiled=True)[:n]
-        self.dense = Dense(columns[:, :, 0], columns)
+    def __init__(self, columns: Float[Array, "n k own"], size: int, unit):
+        self.size, self.unit, self.dense = size, unit, Dense(columns[:, :, 0], columns)
+
+    def share(self, vector: Float[Array, "q"]) -> Array:
+        return _own(vector, 0, self.unit)
+
+    def jvp(self, own: Array) -> Float[Array, "n k"]:
+        return self.dense.jvp(own)
 
     def vjp(self, v: Float[Array, "n k"]) -> Array:
         return self.dense.vjp(v)
