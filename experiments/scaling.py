@@ -2,6 +2,7 @@
 
     python -m experiments.scaling async --data-dir DIR          4 workers on CASP against as many synchronous steps
     python -m experiments.scaling kills --data-dir DIR          the same with 20 workers killed on the way
+    python -m experiments.scaling blocks --data-dir DIR         test AUC on SUSY in 1, 4, 16 and 64 blocks
     XLA_FLAGS=--xla_force_host_platform_device_count=8 python -m experiments.scaling devices
                                                                 operations and messages per device, from the program
     python -m experiments.scaling processes                     seconds per step with 1, 2, 4, … processes, a core each
@@ -86,6 +87,25 @@ def asynchronous(data_dir, steps: int, seeds: int, kills: int) -> None:
     )
 
 
+def blocks(data_dir, steps: int, seeds: int) -> None:
+    """The experiment of `scax reproduce susy` without its baselines, and with more blocks."""
+    from scax.reproduce.susy import susy
+    from scax.reproduce.tables import susy as table
+
+    found = susy(*table(data_dir), repeats=seeds, steps=steps, seed=0, baselines=(), blocks=(1, 4, 16, 64))
+    record(
+        "blocks",
+        {
+            "steps": steps,
+            "repeats": seeds,
+            "problems": {
+                name: {"about": told["about"], "auc": {k[4:]: m["auc"] for k, m in told["methods"].items()}}
+                for name, told in found["problems"].items()
+            },
+        },
+    )
+
+
 def large(widths: tuple[int, ...], rows: int):
     """A network and a batch on which a step is worth sharing."""
     net = scax.MLP(widths, activation="tanh")
@@ -106,7 +126,8 @@ def devices(widths: tuple[int, ...], rows: int) -> None:
                 program = _step.lower(sca, sca.init(params), batch).compile()
                 messages = re.findall(COLLECTIVE, program.as_text())
                 told = {"operations": program.cost_analysis()["flops"], "messages": len(messages)}
-                told["numbers"] = sum(math.prod(int(d) for d in shape.split(",") if d) for shape, _ in messages)
+                shapes = [shape for message in messages for shape in re.findall(r"\w+\[([\d,]*)\]", message)]
+                told["numbers"] = sum(math.prod(int(d) for d in shape.split(",") if d) for shape in shapes)
                 found.setdefault(f"{scheme}, {solver}", {})[count] = told
                 print(scheme, solver, count, told, flush=True)
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
@@ -209,10 +230,8 @@ def one_thread_each() -> list[int]:
     return chosen + others
 
 
-#: a collective in compiled HLO: the shape of what it gives, and its name
-COLLECTIVE = (
-    r"= \(?\w+\[([\d,]*)\]\S* (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
-)
+#: a collective in compiled HLO: the shape, or shapes, of what it gives
+COLLECTIVE = r"= (.*?) (?:all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
 
 
 def page() -> None:
@@ -222,6 +241,8 @@ def page() -> None:
     tables = {"devices": _devices(found["devices"]), "async": _asynchronous(found)}
     if "processes" in found:
         tables["processes"] = _processes(found["processes"])
+    if "blocks" in found:
+        tables["blocks"] = _blocks(found["blocks"])
     for section, table in tables.items():
         between = re.compile(f"<!-- {section} -->.*?<!-- end -->", re.DOTALL)
         text = between.sub(lambda _, s=section, t=table: f"<!-- {s} -->\n{t}\n<!-- end -->", text, count=1)
@@ -247,6 +268,21 @@ def _devices(found: dict) -> str:
                 f"| {scheme} | {p} | {told['operations']:.3g} | {one / int(p) / told['operations']:.0%} | "
                 f"{told['messages']} | {told['numbers']:,} |"
             )
+    return "\n".join(lines)
+
+
+def _blocks(found: dict) -> str:
+    lines = [
+        f"`python -m experiments.scaling blocks`: SUSY, 18/100/100/1, mini-batches of 50, {found['steps']} iterations, "
+        f"{found['repeats']} splits and starts; mean test AUC, and what C blocks lose against one.",
+        "",
+        "| problem | C = 1 | " + " | ".join(f"C = {c} | lost" for c in ("4", "16", "64")) + " |",
+        "|---" * 8 + "|",
+    ]
+    for problem in found["problems"].values():
+        auc = {c: np.asarray(values) for c, values in problem["auc"].items()}
+        cells = [f"{auc[c].mean():.4f} | {(auc['1'] - auc[c]).mean():+.4f}" for c in ("4", "16", "64")]
+        lines.append(f"| {problem['about']} | {auc['1'].mean():.4f} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -289,7 +325,7 @@ def _asynchronous(found: dict) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["async", "kills", "devices", "processes", "worker", "page"])
+    parser.add_argument("part", choices=["async", "kills", "blocks", "devices", "processes", "worker", "page"])
     parser.add_argument("--data-dir", type=pathlib.Path)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--seeds", type=int, default=2)
@@ -304,6 +340,8 @@ def main() -> None:
         page()
     elif args.part == "devices":
         devices(tuple(args.widths), args.rows)
+    elif args.part == "blocks":
+        blocks(args.data_dir, args.steps or 2000, args.seeds)
     elif args.part == "processes":
         processes(tuple(args.widths), args.rows, args.counts, args.steps or 9)
     elif args.part == "worker":
