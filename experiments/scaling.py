@@ -2,11 +2,14 @@
 
     python -m experiments.scaling async --data-dir DIR          4 workers on CASP against as many synchronous steps
     python -m experiments.scaling kills --data-dir DIR          the same with 20 workers killed on the way
+    python -m experiments.scaling blocks --data-dir DIR         test AUC on SUSY in 1, 4, 16 and 64 blocks
     XLA_FLAGS=--xla_force_host_platform_device_count=8 python -m experiments.scaling devices
                                                                 operations and messages per device, from the program
+    python -m experiments.scaling processes                     seconds per step with 1, 2, 4, … processes, a core each
     python -m experiments.scaling page                          write the numbers into docs/scaling.md
 
-Each part writes its section of docs/results/scaling.json.
+Each part writes its section of docs/results/scaling.json. `devices` and `processes` need nothing but scax's own
+requirements.
 """
 
 import argparse
@@ -16,16 +19,19 @@ import os
 import pathlib
 import random
 import re
+import socket
+import subprocess
+import sys
 import time
 
 import jax
 import numpy as np
 
 import scax
-from scax.reproduce.configs import TABLE2
-from scax.reproduce.tables import load
 from scax.sca import _step
 
+#: As `scax launch` sets it, for one process as for many: large arrays stay with the process between steps.
+KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
 RESULTS = pathlib.Path(__file__).parent.parent / "docs" / "results" / "scaling.json"
 PAGE = RESULTS.parent.parent / "scaling.md"
 
@@ -38,6 +44,9 @@ def record(section: str, value: dict) -> None:
 
 
 def casp(data_dir):
+    from scax.reproduce.configs import TABLE2
+    from scax.reproduce.tables import load
+
     row = next(row for row in TABLE2 if row.dataset == "casp")
     net = scax.MLP(row.widths, activation="tanh", output="tanh")
     problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
@@ -78,14 +87,37 @@ def asynchronous(data_dir, steps: int, seeds: int, kills: int) -> None:
     )
 
 
-def devices(widths: tuple[int, ...], rows: int) -> None:
-    """Operations of one step on each device and its messages, counted in the compiled program: no clock, no load."""
+def blocks(data_dir, steps: int, seeds: int) -> None:
+    """The experiment of `scax reproduce susy` without its baselines, and with more blocks."""
+    from scax.reproduce.susy import susy
+    from scax.reproduce.tables import susy as table
+
+    found = susy(*table(data_dir), repeats=seeds, steps=steps, seed=0, baselines=(), blocks=(1, 4, 16, 64))
+    record(
+        "blocks",
+        {
+            "steps": steps,
+            "repeats": seeds,
+            "problems": {
+                name: {"about": told["about"], "auc": {k[4:]: m["auc"] for k, m in told["methods"].items()}}
+                for name, told in found["problems"].items()
+            },
+        },
+    )
+
+
+def large(widths: tuple[int, ...], rows: int):
+    """A network and a batch on which a step is worth sharing."""
     net = scax.MLP(widths, activation="tanh")
     problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(rows, widths[0])).astype(np.float32)
+    x = np.random.default_rng(0).normal(size=(rows, widths[0])).astype(np.float32)
     params = net.init(jax.random.key(0))
-    batch = problem.ready(params, (x, np.sin(x[:, 0])))
+    return problem, params, problem.ready(params, (x, np.sin(x[:, 0])))
+
+
+def devices(widths: tuple[int, ...], rows: int) -> None:
+    """Operations of one step on each device and its messages, counted in the compiled program: no clock, no load."""
+    problem, params, batch = large(widths, rows)
     found = {}
     for solver in ("structured", "sample-space"):
         for scheme in ("exact", "data"):
@@ -94,24 +126,124 @@ def devices(widths: tuple[int, ...], rows: int) -> None:
                 program = _step.lower(sca, sca.init(params), batch).compile()
                 messages = re.findall(COLLECTIVE, program.as_text())
                 told = {"operations": program.cost_analysis()["flops"], "messages": len(messages)}
-                told["numbers"] = sum(math.prod(int(d) for d in shape.split(",") if d) for shape, _ in messages)
+                shapes = [shape for message in messages for shape in re.findall(r"\w+\[([\d,]*)\]", message)]
+                told["numbers"] = sum(math.prod(int(d) for d in shape.split(",") if d) for shape in shapes)
                 found.setdefault(f"{scheme}, {solver}", {})[count] = told
                 print(scheme, solver, count, told, flush=True)
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
     record("devices", {"widths": widths, "weights": size, "rows": rows, "schemes": found})
 
 
-#: a collective in compiled HLO: the shape of what it gives, and its name
-COLLECTIVE = (
-    r"= \(?\w+\[([\d,]*)\]\S* (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
-)
+def processes(widths: tuple[int, ...], rows: int, counts: list[int], steps: int) -> None:
+    """Seconds per step with P processes over loopback, each on a core of its own; one process takes the plain step."""
+    cores = one_thread_each()
+    counts = [count for count in counts if count <= len(cores)]
+    print(f"cores: {cores}", flush=True)
+    found: dict[str, dict] = {}
+    for scheme in ("exact", "data"):
+        for count in counts:
+            known = found.get("exact", {}).get(1)  # one process takes the plain step, whatever the scheme
+            told = known if count == 1 and known else crew(scheme, count, cores, widths, rows, steps)
+            found.setdefault(scheme, {})[count] = told
+            print(scheme, count, {k: v for k, v in told.items() if k != "seconds"}, flush=True)
+    record("processes", {"widths": widths, "rows": rows, "steps": steps, "used": len(cores), "schemes": found})
+
+
+def crew(scheme: str, count: int, cores: list[int], widths, rows: int, steps: int) -> dict:
+    """Start the processes of one measurement; the first one's last line is the result."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [sys.executable, "-m", "experiments.scaling", "worker", "--steps", str(steps), "--rows", str(rows)]
+    command += ["--widths", *map(str, widths), "--scheme", scheme, "--address", address, "--counts", str(count)]
+    environment = os.environ | KEPT_MEMORY | {"JAX_PLATFORMS": "cpu", "OPENBLAS_NUM_THREADS": "1"}
+    members = [
+        subprocess.Popen(
+            [*command, "--number", str(i)],
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE if i == 0 else subprocess.DEVNULL,
+            preexec_fn=lambda core=cores[i]: os.sched_setaffinity(0, {core}),
+        )
+        for i in range(count)
+    ]
+    try:
+        out, _ = members[0].communicate(timeout=900)
+        return json.loads(out.strip().splitlines()[-1])
+    finally:
+        for member in members:
+            member.kill()
+            member.wait()
+
+
+def worker(scheme: str, count: int, number: int, address: str, widths: tuple[int, ...], rows: int, steps: int) -> None:
+    """One process of a measurement: the median of some steps, of an all-gather of as many numbers as weights."""
+    parallel = None
+    if count > 1:
+        jax.distributed.initialize(address, count, number, coordinator_bind_address=address)
+        parallel = scax.Parallel(scheme=scheme)
+    problem, params, batch = large(widths, rows)
+    sca = scax.SCA(problem, damping=1.0, solver="structured", parallel=parallel)
+    state = sca.init(params)
+    if parallel is not None:
+        state, batch = parallel.place((state, batch))
+    step = jax.jit(lambda state, batch: sca.step(state, batch), donate_argnums=0)
+    times, busy, size = [], [], state.w.shape[0]
+    for _ in range(steps + 2):
+        began, worked = time.perf_counter(), time.process_time()
+        state, info = jax.block_until_ready(step(state, batch))
+        times.append(time.perf_counter() - began)
+        busy.append(time.process_time() - worked)
+    told = {"median": float(np.median(times[2:])), "least": min(times[2:]), "seconds": times[2:]}
+    told["processor"] = float(np.median(busy[2:]))  # what waiting, and other programs, do not count in
+    told |= {"loss": float(info.loss), "message": 0.0}
+    if parallel is not None:
+        shape = (count * -(-size // count),)
+        gather = jax.jit(
+            jax.shard_map(
+                lambda a: jax.lax.all_gather(a, parallel.axis, tiled=True),
+                mesh=parallel.mesh,
+                in_specs=jax.P(parallel.axis),
+                out_specs=jax.P(),
+                check_vma=False,
+            )
+        )
+        part = parallel.by_rows(np.ones(shape[0] // count, np.float32))
+        waits = []
+        for _ in range(steps + 2):
+            began = time.perf_counter()
+            jax.block_until_ready(gather(part))
+            waits.append(time.perf_counter() - began)
+        told["message"] = float(np.median(waits[2:]))
+    print(json.dumps(told), flush=True)
+
+
+def one_thread_each() -> list[int]:
+    """The cores to use, one of each pair of hardware threads first."""
+    cores = sorted(os.sched_getaffinity(0))
+    seen, chosen, others = set(), [], []
+    for core in cores:
+        path = pathlib.Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+        pair = path.read_text().strip() if path.exists() else str(core)
+        (others if pair in seen else chosen).append(core)
+        seen.add(pair)
+    return chosen + others
+
+
+#: a collective in compiled HLO: the shape, or shapes, of what it gives
+COLLECTIVE = r"= (.*?) (?:all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
 
 
 def page() -> None:
     """The tables of docs/scaling.md, from the results file."""
     found = json.loads(RESULTS.read_text())
     text = PAGE.read_text()
-    for section, table in (("devices", _devices(found["devices"])), ("async", _asynchronous(found))):
+    tables = {"devices": _devices(found["devices"]), "async": _asynchronous(found)}
+    if "processes" in found:
+        tables["processes"] = _processes(found["processes"])
+    if "blocks" in found:
+        tables["blocks"] = _blocks(found["blocks"])
+    for section, table in tables.items():
         between = re.compile(f"<!-- {section} -->.*?<!-- end -->", re.DOTALL)
         text = between.sub(lambda _, s=section, t=table: f"<!-- {s} -->\n{t}\n<!-- end -->", text, count=1)
     PAGE.write_text(text)
@@ -139,6 +271,41 @@ def _devices(found: dict) -> str:
     return "\n".join(lines)
 
 
+def _blocks(found: dict) -> str:
+    lines = [
+        f"`python -m experiments.scaling blocks`: SUSY, 18/100/100/1, mini-batches of 50, {found['steps']} iterations, "
+        f"{found['repeats']} splits and starts; mean test AUC, and what C blocks lose against one.",
+        "",
+        "| problem | C = 1 | " + " | ".join(f"C = {c} | lost" for c in ("4", "16", "64")) + " |",
+        "|---" * 8 + "|",
+    ]
+    for problem in found["problems"].values():
+        auc = {c: np.asarray(values) for c, values in problem["auc"].items()}
+        cells = [f"{auc[c].mean():.4f} | {(auc['1'] - auc[c]).mean():+.4f}" for c in ("4", "16", "64")]
+        lines.append(f"| {problem['about']} | {auc['1'].mean():.4f} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _processes(found: dict) -> str:
+    lines = [
+        f"`python -m experiments.scaling processes` on {found['cores']} cores: the same network and batch, P processes "
+        f"over loopback with one core each, the median of {found['steps']} steps. One process takes the plain step; "
+        "efficiency = its seconds / (P × seconds with P). Message: an all-gather of as many numbers as there are "
+        "weights, alone.",
+        "",
+        "| scheme | P | seconds per step | efficiency | message, seconds |",
+        "|---|---|---|---|---|",
+    ]
+    for scheme, counts in found["schemes"].items():
+        one = counts["1"]["median"]
+        for p, told in counts.items():
+            lines.append(
+                f"| {scheme} | {p} | {told['median']:.3f} | {one / int(p) / told['median']:.0%} | "
+                + (f"{told['message']:.3f} |" if told["message"] else "– |")
+            )
+    return "\n".join(lines)
+
+
 def _asynchronous(found: dict) -> str:
     lines = [
         "`python -m experiments.scaling async` and `… kills`: CASP, 9/10/6/1, batches of 20, 4 workers; the "
@@ -158,19 +325,29 @@ def _asynchronous(found: dict) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["async", "kills", "devices", "page"])
+    parser.add_argument("part", choices=["async", "kills", "blocks", "devices", "processes", "worker", "page"])
     parser.add_argument("--data-dir", type=pathlib.Path)
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--rows", type=int, default=512)
     parser.add_argument("--widths", type=int, nargs="+", default=[1000, 1500, 1500, 800, 1])
+    parser.add_argument("--counts", type=int, nargs="+", default=[1, 2, 4, 8], help="processes: how many to try")
+    parser.add_argument("--scheme", default="exact")
+    parser.add_argument("--number", type=int, default=0)
+    parser.add_argument("--address")
     args = parser.parse_args()
     if args.part == "page":
         page()
     elif args.part == "devices":
         devices(tuple(args.widths), args.rows)
+    elif args.part == "blocks":
+        blocks(args.data_dir, args.steps or 2000, args.seeds)
+    elif args.part == "processes":
+        processes(tuple(args.widths), args.rows, args.counts, args.steps or 9)
+    elif args.part == "worker":
+        worker(args.scheme, args.counts[0], args.number, args.address, tuple(args.widths), args.rows, args.steps)
     else:
-        asynchronous(args.data_dir, args.steps, args.seeds, 20 if args.part == "kills" else 0)
+        asynchronous(args.data_dir, args.steps or 2000, args.seeds, 20 if args.part == "kills" else 0)
 
 
 if __name__ == "__main__":

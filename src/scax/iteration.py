@@ -1,6 +1,5 @@
 """The pieces of one iteration, each a line of Algorithm 1: how a batch becomes a surrogate and an answer."""
 
-import dataclasses
 from typing import Any
 
 import jax
@@ -42,7 +41,8 @@ class Iteration:
             form = self.solver.jacobian if self.state.blocks is None else "dense"
             if self.blocks is not None and self.blocks.own_batch:
                 form = "matrix-free"  # each block forms the Jacobian of its own rows
-        lin = linearize(self.network, self.state.w, self.rows, form)
+        form_it = linearize if self.parallel is None else self.parallel.linearize
+        lin = form_it(self.network, self.state.w, self.rows, form)
         self.targets = self.problem.loss.targets(self.batch.y, lin.outputs.shape[1]).astype(lin.outputs.dtype)
         return lin
 
@@ -73,8 +73,6 @@ class Iteration:
         """δ = ŵ − w_n; with blocks, each block's own δ_c with the others at w_n, all at once."""
         blocks, parallel = self.blocks, self.parallel
         if blocks is None:
-            if parallel is not None:
-                surrogate = dataclasses.replace(surrogate, lin=parallel.share(surrogate.lin))
             return self.solver.solve(surrogate)
         moving = blocks.at(self.state.blocks, self.state.count)
         rows = self._own_rows(blocks)
@@ -167,7 +165,7 @@ class Iteration:
 
     def objective_at(self, w: Float[Array, "q"]) -> Float[Array, ""]:
         """U on this batch at other weights: one more forward pass."""
-        z = self.network(w, self.rows)
+        z = self.network(w, self.rows) if self.parallel is None else self.parallel.outputs(self.network, w, self.rows)
         return self.problem.data_term(z, self.batch, self.pairs) + self.problem.regularizer.value(w)
 
     @staticmethod

@@ -136,3 +136,16 @@ def test_a_frame_is_converted_but_not_recognized(tmp_path):
     assert convert(frame, pre, tmp_path / "s").rows == 50
     with pytest.raises(TableError, match="holds another converted table"):
         convert(frame, pre, tmp_path / "s")
+
+
+def test_shares_make_up_the_batch(tmp_path, table):
+    _, shards = _shards(tmp_path, table)
+    whole, parts = Stream(shards, seed=3), [Stream(shards, seed=3) for _ in range(3)]
+    for part, stream in enumerate(parts):
+        stream.share = (part, 3)
+    for steps in (30, 70):  # more than two epochs
+        x, y = whole.chunk(steps, 18)
+        own = [stream.chunk(steps, 18) for stream in parts]
+        np.testing.assert_array_equal(np.concatenate([a for a, _ in own], axis=1), x)
+        np.testing.assert_array_equal(np.concatenate([b for _, b in own], axis=1), y)
+        assert {stream.position for stream in parts} == {whole.position}

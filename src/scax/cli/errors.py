@@ -7,6 +7,8 @@ from typing import NoReturn
 
 USAGE = 2  # what the user can put right
 INTERRUPTED = 130  # Ctrl-C, as shells count it
+LOST = 75  # a process of the same run is gone
+LAUNCHED = "SCAX_LAUNCHED"  # in the environment of processes that `scax launch` speaks for
 
 
 class UserError(Exception):

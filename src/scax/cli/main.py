@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from .errors import INTERRUPTED, explain, fail
+from .errors import INTERRUPTED, LAUNCHED, LOST, explain, fail
 
 cli = typer.Typer(
     name="scax",
@@ -36,9 +36,9 @@ def _common(
         os.environ["SCAX_DEBUG"] = "1"
 
 
-from . import compare, datasets, predict, report, reproduce, train  # noqa: E402
+from . import compare, datasets, launch, predict, report, reproduce, train  # noqa: E402
 
-for part in (train, predict, compare, report, reproduce, datasets):
+for part in (train, launch, predict, compare, report, reproduce, datasets):
     part.register(cli)
 
 
@@ -47,13 +47,18 @@ def app() -> None:
     # The factorizations here are small: one thread is as fast, and on cores shared with other programs far faster.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        code = cli(prog_name="scax", standalone_mode=False)
-    except KeyboardInterrupt:
-        fail("stopped.", INTERRUPTED)
-    except BaseException as error:
-        _end(error)
-    else:
-        sys.exit(code if isinstance(code, int) else 0)
+        try:
+            code = cli(prog_name="scax", standalone_mode=False)
+        except KeyboardInterrupt:
+            fail("stopped.", INTERRUPTED)
+        except BaseException as error:
+            _end(error)
+        else:
+            sys.exit(code if isinstance(code, int) else 0)
+    except BaseException as end:
+        if hosts := sys.modules.get("scax.parallel.hosts"):
+            hosts.leave(end)
+        raise
 
 
 def _end(error: BaseException) -> None:
@@ -68,6 +73,8 @@ def _end(error: BaseException) -> None:
         sys.exit(2)
     if type(error).__name__ == "Abort":
         fail("stopped.", INTERRUPTED)
+    if (hosts := sys.modules.get("scax.parallel.hosts")) and (message := hosts.lost(error)):
+        sys.exit(LOST) if LAUNCHED in os.environ else fail(message, LOST)
     message = explain(error)
     if message is None:
         raise error

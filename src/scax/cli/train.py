@@ -15,6 +15,16 @@ Tensorboard = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write TensorBoard's event files there, too.", show_default=False)
 ]
 SaveEvery = Annotated[float, typer.Option(help="Seconds between checkpoints.")]
+Hosts = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Train with other processes, which meet at the address of the first; auto: as SLURM or MPI say.",
+        show_default=False,
+    ),
+]
+Processes = Annotated[int | None, typer.Option(help="With --hosts: how many there are.", show_default=False)]
+ProcessId = Annotated[int | None, typer.Option(help="With --hosts: which one this is, from 0.", show_default=False)]
 
 
 def register(cli: typer.Typer) -> None:
@@ -46,11 +56,16 @@ def train(
     header: Annotated[bool, typer.Option(help="Whether the first line of a CSV file names the columns.")] = True,
     save_every: SaveEvery = 10.0,
     tensorboard: Tensorboard = None,
+    hosts: Hosts = None,
+    processes: Processes = None,
+    process_id: ProcessId = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
     """Train a network on a table; the run folder holds model, metrics and checkpoints. Ctrl-C saves and stops."""
     absurd("save-every", save_every, 0, 1e6)
+    _join(hosts, processes, process_id)
+    from ..parallel.hosts import agreed, first
     from ..train.config import TrainConfig
     from ..train.run_folder import free, refuse_existing
 
@@ -76,11 +91,11 @@ def train(
     )
     if reason := options.problems():
         raise UserError(reason)
-    if out is not None:
+    if out is not None and first():
         refuse_existing(out)
     _require_tensorboard(tensorboard)
     stem = table.name.removesuffix(".gz").rpartition(".")[0] or table.name
-    folder = free(f"train-{stem}") if out is None else out
+    folder = Path(agreed(str(free(f"train-{stem}") if out is None else out)))
     from . import train_run
 
     train_run.begin(folder, options, save_every, json, tensorboard)
@@ -91,15 +106,43 @@ def resume(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that was stopped.")],
     save_every: SaveEvery = 10.0,
     tensorboard: Tensorboard = None,
+    hosts: Hosts = None,
+    processes: Processes = None,
+    process_id: ProcessId = None,
     json: Json = False,
 ) -> None:
     """Go on with a run after a stop or a crash, to the bit as if it had not stopped."""
     absurd("save-every", save_every, 0, 1e6)
+    _join(hosts, processes, process_id)
     _require_tensorboard(tensorboard)
     from . import train_run
 
     train_run.again(run, save_every, json, tensorboard)
     sys.stdout.flush()
+
+
+def _join(hosts: str | None, processes: int | None, process_id: int | None) -> None:
+    """Meet the other processes of the run, if there are any."""
+    if hosts is None:
+        if processes is not None or process_id is not None:
+            raise UserError("--processes and --process-id go with --hosts HOST:PORT, or use scax launch.")
+        return
+    if hosts != "auto":
+        host, _, port = hosts.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise UserError(f"--hosts is {hosts!r}: give the first process's address as HOST:PORT, or auto.")
+        if processes is None or process_id is None:
+            raise UserError("--hosts HOST:PORT needs --processes and --process-id; --hosts auto finds them.")
+        absurd("processes", processes, 1, 100_000)
+        absurd("process-id", process_id, 0, processes - 1)
+    from ..parallel.hosts import join
+
+    try:
+        join(None if hosts == "auto" else hosts, processes, process_id)
+    except (ValueError, RuntimeError) as error:
+        why = str(error).splitlines()[0].rstrip(".")
+        advice = "give --hosts HOST:PORT, --processes and --process-id" if hosts == "auto" else "check the address"
+        raise UserError(f"The processes could not meet ({why}): {advice}.") from None
 
 
 def _require_tensorboard(folder: Path | None) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from ..parallel import hosts
 from ..train import session as sessions
 from ..train.config import TrainConfig
 from ..train.run_folder import locked
@@ -25,6 +26,10 @@ SHOWN = 24  # columns of a table listed in the terminal; schema.json has them al
 def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool, events: Path | None = None) -> None:
     """scax train."""
     console = Console(stderr=True)
+    if not hosts.first():
+        hosts.meet()  # until the folder is there
+        _run(sessions.resume(folder), save_every, machine, console)
+        return
     with console.status("Reading the table", spinner="dots") if console.is_terminal else contextlib.nullcontext():
         table, preprocess = sessions.survey(config)
     if not machine:
@@ -33,6 +38,7 @@ def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool, e
         print(f"scax: warning: {warning}", file=sys.stderr)
     command = shlex.join(["scax", "train", "--config", str(folder / "config.toml"), "--out", f"{folder}-again"])
     session = sessions.start(folder, config, table, preprocess, command)
+    hosts.meet()
     with locked(folder):
         _run(session, save_every, machine, console, events)
 
@@ -46,7 +52,7 @@ def again(folder: Path, save_every: float, machine: bool, events: Path | None = 
             print(f"{folder} is complete: there is nothing left to do.")
         return
     sessions.check(folder)
-    with locked(folder):
+    with locked(folder) if hosts.first() else contextlib.nullcontext():
         session = sessions.resume(folder)
         if not machine:
             print(f"Resuming {folder} at step {session.step:,} of {session.config.steps:,}.")
@@ -63,8 +69,8 @@ def _run(
             f"Training a {'/'.join(map(str, session.net.widths))} network ({session.weights:,} weights) on "
             f"{session.data.rows:,} rows; {held:,} held out."
         )
-    written = None if events is None else EventFiles(events, session.step)
-    shown = not machine and console.is_terminal
+    written = None if events is None or not hosts.first() else EventFiles(events, session.step)
+    shown = not machine and console.is_terminal and hosts.first()
     with Display(console, shown, config.steps, session.step, score.name) as display, _interrupts() as stopped:
 
         def told(record: dict[str, Any]) -> None:
@@ -77,6 +83,8 @@ def _run(
         done = session.go(told, display.moved, lambda: bool(stopped), save_every)
     if written is not None:
         written.close()
+    if not done and not hosts.first():
+        raise SystemExit(INTERRUPTED)
     if not done:
         print(f"scax: stopped at step {session.step:,}; all is saved. Go on: scax resume {folder}", file=sys.stderr)
         raise SystemExit(INTERRUPTED)

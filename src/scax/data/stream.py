@@ -102,14 +102,16 @@ class Stream:
     """Shuffled epochs over shards, a chunk of batches at a time.
 
     What is drawn is a function of (seed, position) alone, the position being the number of rows drawn so far: a run
-    resumes anywhere by giving the position it had reached. Batches may straddle two epochs.
+    resumes anywhere by giving the position it had reached. Batches may straddle two epochs. With `share` = (i, P) only
+    the i-th of P equal parts of every batch is read and given; positions count all rows.
     """
 
     def __init__(self, shards: Shards, *, seed: int = 0, position: int = 0):
         if shards.rows == 0:
             raise TableError(f"{shards.folder} has no training rows.")
         self.shards, self.seed, self.position = shards, seed, position
-        self._opened: tuple[tuple[int, int], np.ndarray, np.ndarray] | None = None
+        self.share: tuple[int, int] = (0, 1)
+        self._opened: tuple[tuple[int, int], np.ndarray, np.ndarray, np.ndarray] | None = None
         self._ready: tuple[tuple[int, int, int], threading.Thread, list] | None = None
 
     def chunk(self, steps: int, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -145,17 +147,20 @@ class Stream:
 
     def _draw(self, position: int, steps: int, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
         total, rows = steps * batch_size, self.shards.rows
-        x, y, done = np.empty((total, self.shards.width), np.float32), None, 0
+        part, parts = self.share
+        own = np.arange(total) % batch_size * parts // batch_size == part
+        x, y, done, filled = np.empty((int(own.sum()), self.shards.width), np.float32), None, 0, 0
         while done < total:
             epoch, place = divmod(position + done, rows)
             turn, offset = self._find(epoch, place)
-            a, b = self._shuffled(epoch, turn)
+            a, b, order = self._shuffled(epoch, turn)
             count = min(total - done, len(a) - offset)
-            y = np.empty(total, b.dtype) if y is None else y
-            x[done : done + count], y[done : done + count] = a[offset : offset + count], b[offset : offset + count]
-            done += count
+            y = np.empty(len(x), b.dtype) if y is None else y
+            chosen = order[offset : offset + count][own[done : done + count]]
+            x[filled : filled + len(chosen)], y[filled : filled + len(chosen)] = a[chosen], b[chosen]
+            done, filled = done + count, filled + len(chosen)
         assert y is not None
-        return x.reshape(steps, batch_size, -1), y.reshape(steps, batch_size)
+        return x.reshape(steps, batch_size // parts, -1), y.reshape(steps, batch_size // parts)
 
     def _find(self, epoch: int, place: int) -> tuple[int, int]:
         """(turn, offset): which shard of the epoch's order the row lies in, and where."""
@@ -166,15 +171,15 @@ class Stream:
     def _order(self, epoch: int) -> np.ndarray:
         return np.random.default_rng([self.seed, epoch]).permutation(len(self.shards.sizes))
 
-    def _shuffled(self, epoch: int, turn: int) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of one shard in this epoch's order; the last one is kept."""
+    def _shuffled(self, epoch: int, turn: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The rows of one shard and their order in this epoch; the last one is kept open."""
         if self._opened is None or self._opened[0] != (epoch, turn):
             self._opened = None
             i = int(self._order(epoch)[turn])
             a, b = self.shards.load(i)
             order = np.random.default_rng([self.seed, epoch, i]).permutation(len(a))
-            self._opened = ((epoch, turn), np.asarray(a)[order], np.asarray(b)[order])
-        return self._opened[1], self._opened[2]
+            self._opened = ((epoch, turn), np.asarray(a), np.asarray(b), order)
+        return self._opened[1:]
 
 
 def remove(folder: str | os.PathLike) -> None:

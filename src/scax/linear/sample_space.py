@@ -57,7 +57,7 @@ class SampleSpace(Space):
 
     def weights(self, point):
         theta, u = point
-        return (theta / self.mu) * self.h + self.lin.vjp(u)
+        return self.lin.moved((theta / self.mu) * self.h, u)
 
     @exact
     def _gram(self, u):

@@ -48,6 +48,10 @@ class Linearization:
         """JJᵀ and J δ: asked for together, so that devices which share J exchange them in one message."""
         return self.gram(), self.jvp(delta)
 
+    def moved(self, h: Float[Array, "q"], v: Float[Array, "n k"]) -> Float[Array, "q"]:
+        """h + Jᵀ v: asked for together, so that devices which share J add up their shares before they send them."""
+        return h + self.vjp(v)
+
     def row_squares(self) -> Float[Array, "n k"]:
         """‖J_i‖² for every row: the diagonal of JJᵀ, for preconditioning."""
         raise NotImplementedError

@@ -20,7 +20,6 @@ class Paired(Linearization):
             return jnp.concatenate([z[:batch_size], z[pairs.left] - z[pairs.right]])
 
         self.base, self.size = base, base.size
-        self.over = lambda other: Paired(other, pairs, batch_size)  # the same rows of another form of J
         self._rows = differences
         self._transposed = jax.linear_transpose(differences, base.outputs)
         self.outputs = differences(base.outputs)
@@ -30,6 +29,9 @@ class Paired(Linearization):
 
     def vjp(self, v):
         return self.base.vjp(self._transposed(v)[0])
+
+    def moved(self, h, v):
+        return self.base.moved(h, self._transposed(v)[0])
 
     def jacobian(self):
         return self._rows(self.base.jacobian())

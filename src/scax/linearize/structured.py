@@ -139,7 +139,7 @@ class Layer:
         return jnp.einsum("npq,nkpq->nk", left, right)
 
 
-def cross_gram(a: Layer, b: Layer, relation: str) -> Float[Array, "n k n k"]:
+def cross_gram(a: Layer, b: Layer, relation: str) -> Float[Array, "n k m k"]:
     """Products of the rows of one use with the rows of another (or the same) use of one parameter."""
     if relation == "same":
         right = jnp.einsum("nkpf,mlqf->nkpmlq", a.sensitivities, b.sensitivities)
@@ -158,10 +158,11 @@ def cross_gram(a: Layer, b: Layer, relation: str) -> Float[Array, "n k n k"]:
 class Structured(Linearization):
     """J held parameter by parameter: layers where the network allows, columns where it does not. Always exact."""
 
-    def __init__(self, network: Network, w: Float[Array, "q"], x: Array):
+    def __init__(self, network: Network, w: Float[Array, "q"], x: Array, rows: int | None = None):
+        """`rows`: of the whole batch, where x is a device's share of it."""
         self.network, self.size = network, w.shape[0]
         leaves = self.leaves = network.split(w)
-        self.plan = plan = Plan.of(network, leaves, jax.ShapeDtypeStruct(x.shape[1:], x.dtype), x.shape[0])
+        self.plan = plan = Plan.of(network, leaves, jax.ShapeDtypeStruct(x.shape[1:], x.dtype), rows or x.shape[0])
         by_path = {use.path: use for found in plan.uses.values() for use in found}
         silent = {path: jnp.zeros(use.repeats + use.out_shape, use.out_dtype) for path, use in by_path.items()}
 
@@ -185,7 +186,9 @@ class Structured(Linearization):
             leaf: [
                 Layer(
                     use,
-                    None if use.additive else use.arrange_data(met[use.path]),
+                    None
+                    if use.additive
+                    else use.arrange_data(met[use.path]).astype(w.dtype),  # rows may have fewer bits
                     use.arrange_sensitivity(sensitivities[use.path]),
                 )
                 for use in found

@@ -8,20 +8,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Float
 
 from .. import checks
 from ..batch import Batch
-from ..linearize import Linearization
+from ..linearize import Linearization, linearize
+from ..network import Network
 from ..solvers import Auto, Newton, Solution, Solver
-from .columns import Columns
+from .shares import Shared, gather_rows, own_rows
 
 
 @dataclasses.dataclass(frozen=True)
 class Parallel:
     """Spread every step over the devices of a mesh with one axis; state and batch are the same on all of them.
 
-    scheme  "exact"   each device holds a share of J's columns. One all-reduce adds up JJᵀ and Jh, one all-gather
-                      collects δ: the step is the one-device step, to rounding. Smooth regularizers (L2).
+    scheme  "exact"   each device passes its own rows through the network and finds its rows of JJᵀ and its columns of
+                      δ: the step is the one-device step, to rounding. Messages: layer inputs and sensitivities, JJᵀ,
+                      δ, and the outputs at the new point. Smooth regularizers (L2).
             "blocks"  each device solves its share of the blocks of `SCA(blocks=Blocks(...))`; one all-gather collects
                       δ. Any loss and penalty; with own_batch=True each device differentiates its own rows alone.
             "data"    each device sees a share of the batch's rows; XLA places the collectives. Any loss and penalty.
@@ -54,6 +57,15 @@ class Parallel:
     @property
     def units(self) -> int:
         return self.mesh.size
+
+    def place(self, tree: Any) -> Any:
+        """The arrays of a pytree, which every process has, on all devices."""
+        return jax.jit(lambda tree: tree, out_shardings=NamedSharding(self.mesh, PartitionSpec()))(tree)
+
+    def by_rows(self, part: np.ndarray, axis: int = 0) -> Array:
+        """One array of the rows along `axis`, of which every process has an equal part."""
+        rows = PartitionSpec(*[None] * axis, self.axis)
+        return jax.make_array_from_process_local_data(NamedSharding(self.mesh, rows), part)
 
     def check(self, sca: Any) -> None:
         """Refuse a method that the scheme cannot spread."""
@@ -88,9 +100,17 @@ class Parallel:
         """In the exact scheme, one that needs JJᵀ once."""
         return Newton(tolerance=solver.tolerance) if self.scheme == "exact" and isinstance(solver, Auto) else solver
 
-    def share(self, lin: Linearization) -> Linearization:
-        """J as this device and its peers hold it."""
-        return Columns.of(lin, self.axis, self.units) if self.scheme == "exact" else lin
+    def linearize(self, network: Network, w: Float[Array, "q"], x: Array, form: str) -> Linearization:
+        """f and J on all rows, as this device and its peers hold them."""
+        if self.scheme == "exact":
+            return Shared(network, w, x, form, self.axis, self.units)
+        return linearize(network, w, x, form)
+
+    def outputs(self, network: Network, w: Float[Array, "q"], x: Array) -> Float[Array, "n k"]:
+        """f on all rows at other weights."""
+        if self.scheme != "exact":
+            return network(w, x)
+        return gather_rows([network(w, own_rows(x, self.axis, self.units))], self.axis, x.shape[0])[0]
 
     def solve_blocks(self, solve: Callable[..., Solution], blocks: tuple) -> Solution:
         """The solutions of all blocks [c, …], each device solving c/units of them; one all-gather."""
@@ -110,11 +130,19 @@ class Parallel:
         return jax.tree.unflatten(structure, [a.astype(b.dtype) for a, b in zip(fields, leaves, strict=True)])
 
     def _by_rows(self, batch: Batch) -> Batch:
-        if batch.size % self.units:
-            raise ValueError(
-                f"parallel: scheme='data' gives each of {self.units} devices as many rows, and the batch has "
-                f"{batch.size}: make it a multiple of {self.units}."
-            )
+        if missing := -batch.size % self.units:
+            batch = self._filled(batch, missing)
         rows = NamedSharding(self.mesh, PartitionSpec(self.axis))
         place = lambda a: None if a is None else jax.lax.with_sharding_constraint(a, rows)
         return dataclasses.replace(batch, x=place(batch.x), y=place(batch.y), weight=place(batch.weight))
+
+    def _filled(self, batch: Batch, missing: int) -> Batch:
+        """The same average over a multiple of as many rows as there are devices: those added have no weight."""
+        if batch.pairs is not None:
+            raise ValueError(
+                f"parallel: scheme='data' gives each of {self.units} devices as many rows, and the batch, whose rows "
+                f"have neighbor pairs, has {batch.size}: make it a multiple of {self.units}."
+            )
+        weight = jnp.ones(batch.size, batch.x.dtype) if batch.weight is None else batch.weight
+        again = lambda a: jnp.concatenate([a, jnp.repeat(a[:1], missing, axis=0)])
+        return Batch(again(batch.x), again(batch.y), jnp.concatenate([weight, jnp.zeros(missing, weight.dtype)]))

@@ -1,5 +1,7 @@
 """Where the batches of a run come from: rows on the device, or shards on disk. Both resume anywhere, to the bit."""
 
+import dataclasses
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -28,6 +30,14 @@ class MemoryFeed:
     def __init__(self, x: np.ndarray, y: np.ndarray, batch_size: int):
         self.x, self.y, self.batch_size = jnp.asarray(x), jnp.asarray(y), batch_size
 
+    def spread(self, parallel: Any) -> None:
+        """For a run of several processes: each holds all rows, and takes its share of every batch's."""
+        if parallel is not None:
+            self.x, self.y = parallel.place((self.x, self.y))
+
+    def moved(self, folder: Path) -> None:
+        """Nothing is on disk."""
+
     def start(self, state: Any, key: Any) -> Carry:
         return Carry(state, jnp.zeros((), float), jnp.zeros((), jnp.int32), Shuffle.start(key, self.x.shape[0]))
 
@@ -46,6 +56,17 @@ class StreamFeed:
 
     def __init__(self, stream: Stream, batch_size: int):
         self.stream, self.batch_size = stream, batch_size
+        self.together = lambda part: part
+
+    def spread(self, parallel: Any) -> None:
+        """For a run of several processes: each reads its share of every batch's rows, where they share out evenly."""
+        if parallel is not None and self.batch_size % parallel.units == 0:
+            self.stream.share = (jax.process_index(), jax.process_count())
+            self.together = lambda part: parallel.by_rows(part, axis=1)
+
+    def moved(self, folder: Path) -> None:
+        """The shards are now in another folder."""
+        self.stream.shards = dataclasses.replace(self.stream.shards, folder=folder)
 
     def start(self, state: Any, key: Any) -> Carry:
         return Carry(state, jnp.zeros((), float), jnp.zeros((), jnp.int32), np.zeros((), np.int64))
@@ -53,7 +74,7 @@ class StreamFeed:
     def advance(self, method: Any, carry: Carry, count: int) -> Carry:
         self.stream.position = int(carry.place)
         x, y = self.stream.chunk(count, self.batch_size)
-        state, loss, taken = _scanned(method, carry[:3], x, y)
+        state, loss, taken = _scanned(method, carry[:3], self.together(x), self.together(y))
         self.stream.ahead(count, self.batch_size)
         return Carry(state, loss, taken, np.asarray(self.stream.position, np.int64))
 

@@ -26,6 +26,7 @@ from ..batch import Batch
 from ..data import Preprocess, Shards, Split, Stream, Table, convert, open_table
 from ..files import load_checkpoint, save, save_checkpoint, write_text
 from ..models import MLP, compact
+from ..parallel import hosts
 from ..problem import Problem
 from ..regularizers import L1, L2, GroupLasso, Regularizer, neuron_groups
 from ..sca import SCA
@@ -37,7 +38,7 @@ from .loop import evaluate
 from .run_folder import FORMAT, RunFolderError, aside, environment, read_json, write_json
 from .scores import SCORES, score
 
-MODEL, CHECKPOINT, METRICS = "model.safetensors", "checkpoint.safetensors", "metrics.jsonl"
+MODEL, CHECKPOINT, METRICS, SHARDS = "model.safetensors", "checkpoint.safetensors", "metrics.jsonl", "shards"
 RECORDS = 100
 WATCHED = 8192  # training rows the objective is measured on
 HELD_OUT = 65_536  # held-out rows the score is measured on
@@ -93,7 +94,7 @@ def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path
         feed: MemoryFeed | StreamFeed = MemoryFeed(x, y, config.batch_size)
         rows = len(x)
     else:
-        shards = convert(table, preprocess, folder / "shards", split=split, seed=config.seed)
+        shards = convert(table, preprocess, folder / SHARDS, split=split, seed=config.seed)
         feed, rows = _of_shards(shards, config), shards.rows
         held = list(shards.held_out(HELD_OUT))
     if rows < 1:
@@ -119,9 +120,12 @@ class Session:
         start, stir = jax.random.split(jax.random.key(config.seed))
         params = self.net.init(start)
         self.problem = Problem(self.net.apply, loss, penalty(config, params))
-        self.method = SCA(self.problem)
-        self.carry: Carry = data.feed.start(self.method.init(params), stir)
-        self.best = {"params": self.method.solution(self.carry.state), "loss": jnp.asarray(jnp.inf)}
+        parallel = hosts.parallel(self.problem.regularizer)
+        self.method = SCA(self.problem, parallel=parallel)
+        self.place = (lambda tree: tree) if parallel is None else parallel.place
+        data.feed.spread(parallel)
+        self.carry: Carry = self.place(data.feed.start(self.method.init(params), stir))
+        self.best = self.place({"params": self.method.solution(self.carry.state), "loss": jnp.asarray(jnp.inf)})
         self.step, self.seconds = 0, 0.0
         self.goals = goals(config.steps)
         self.watched = data.feed.sample(WATCHED)
@@ -138,6 +142,8 @@ class Session:
 
     def save(self) -> None:
         """A checkpoint from which the run goes on as if it had not stopped."""
+        if not hosts.first():
+            return
         info = {"step": self.step, "seconds": self.seconds, "digest": self.data.digest}
         save_checkpoint(self.folder / CHECKPOINT, (self.carry, self.best), info)
 
@@ -148,8 +154,10 @@ class Session:
             raise RunFolderError(
                 f"{self.config.table} has changed since the run was started: put the old table back, or train anew."
             )
-        self.carry, self.best = carry, best
+        self.carry, self.best = self.place(carry), self.place(best)
         self.step, self.seconds = int(info["step"]), float(info["seconds"])
+        if not hosts.first():
+            return
         kept = [r for r in read_metrics(self.folder) if r["step"] <= self.step]
         write_text(self.folder / METRICS, "".join(json.dumps(r) + "\n" for r in kept))
 
@@ -169,11 +177,11 @@ class Session:
         if feed.chunk is None:  # compile before the clock starts
             jax.block_until_ready(feed.advance(self.method, self.carry, 0))
         stretch, saved = 1, time.monotonic()
-        with open(self.folder / METRICS, "a", encoding="utf-8") as metrics:
+        with open(self.folder / METRICS if hosts.first() else os.devnull, "a", encoding="utf-8") as metrics:
             while self.step < config.steps:
                 place = bisect.bisect_right(self.goals, self.step)
                 goal = self.goals[place]
-                count = min(feed.chunk or stretch, goal - self.step)
+                count = hosts.agreed(min(feed.chunk or stretch, goal - self.step))
                 clock = time.monotonic()
                 self.carry = jax.block_until_ready(feed.advance(self.method, self.carry, count))
                 took = time.monotonic() - clock
@@ -186,9 +194,10 @@ class Session:
                     metrics.flush()
                     told(record)
                 moved(self.step)
-                halt = stop()
+                halt = hosts.agreed(stop())
                 if halt or self.step == config.steps or time.monotonic() - saved > save_every:
-                    os.fsync(metrics.fileno())
+                    if hosts.first():
+                        os.fsync(metrics.fileno())
                     self.save()
                     saved = time.monotonic()
                 if halt and self.step < config.steps:
@@ -237,6 +246,7 @@ class Session:
 
     def finish(self) -> dict[str, Any]:
         """Write the model and the results."""
+        hosts.meet()  # all records are written
         kept, records = self.kept, read_metrics(self.folder)
         solution = self.best["params"] if kept == "best" else self.method.solution(self.carry.state)
         # exact zeros where the penalty makes them; on a sample of the rows where they are streamed
@@ -267,6 +277,8 @@ class Session:
                 y = self.data.preprocess.restore(y)
             results["outputs"] = np.round(z.astype(float), 6).tolist()
             results["truth"] = np.round(y[:2000].astype(float), 6).tolist()
+        if not hosts.first():
+            return results
         name = SCORES[self.data.task].name
         info = {"step": final["step"], "score": {name: final.get(name)}}
         save(
@@ -312,6 +324,7 @@ def start(folder: Path, config: TrainConfig, table: Table, preprocess: Preproces
         write_text(working / METRICS, "")
         session.save()
     session.folder = folder
+    data.feed.moved(folder / SHARDS)
     return session
 
 

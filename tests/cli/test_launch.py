@@ -1,0 +1,121 @@
+"""Several processes that take every step together: what they give, and what happens when one of them dies."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import scax as library
+from scax.files import read
+
+from .tables import regression
+
+TRAIN = ("train", "t.csv", "--target", "price", "--steps", "1500", "--batch-size", "6", "--hidden", "4")
+
+
+def begin(*arguments: str) -> subprocess.Popen:
+    path = os.pathsep.join([str(Path(library.__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-m", "scax", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": path, "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
+    )
+
+
+def records(run: str) -> list[dict]:
+    path = Path(run, "metrics.jsonl")
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.is_file() else []
+
+
+def wait_for(run: str, step: int, process: subprocess.Popen) -> None:
+    """Until the run has recorded a step beyond `step`."""
+    end = time.monotonic() + 120
+    while not (known := records(run)) or known[-1]["step"] <= step:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def ended(process: subprocess.Popen, code: int) -> tuple[str, str]:
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code, err
+    return out, err
+
+
+def weights(run: str) -> np.ndarray:
+    return read(Path(run, "checkpoint.safetensors")).arrays["state[0].state.w"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds its processes in /proc")
+def test_a_death_ends_the_others_and_any_number_goes_on(scax, x64):
+    """Two processes under launch, one killed; two by hand, one killed; then one alone: the run of one process."""
+    regression(Path("t.csv"))
+    assert scax(*TRAIN, "--out", "alone").code == 0
+
+    crew = begin("launch", "-n", "2", "--", *TRAIN, "--out", "run", "--save-every", "0")
+    wait_for("run", 3, crew)
+    children = Path(f"/proc/{crew.pid}/task/{crew.pid}/children").read_text().split()
+    assert len(children) == 2
+    second = next(c for c in children if "--process-id\x001" in Path(f"/proc/{c}/cmdline").read_text())
+    os.kill(int(second), signal.SIGKILL)
+    out, err = ended(crew, 1)
+    assert err.count("\n") == 1
+    assert "process 1 of 2 was killed (SIGKILL), so the others were ended" in err
+    assert not Path(f"/proc/{children[0]}").exists()
+    assert out.count("Training a 5/4/1 network") == 1
+    reached = records("run")[-1]["step"]
+    assert reached < 1500
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    flags = ("--save-every", "0", "--hosts", address, "--processes", "2", "--process-id")
+    pair = [begin("resume", "run", *flags, str(i)) for i in range(2)]
+    wait_for("run", reached, pair[0])
+    pair[1].kill()
+    out, err = ended(pair[0], 75)
+    assert "another process of this run has ended" in err
+    assert pair[1].communicate()[0] == ""  # it left the talking to the first
+    assert "Resuming run at step" in out
+
+    assert scax("resume", "run").code == 0
+    for one, other in zip(records("alone"), records("run"), strict=True):
+        assert one["step"] == other["step"]
+        if one["step"] <= reached:
+            assert other["objective"] == pytest.approx(one["objective"], rel=1e-10)
+    np.testing.assert_allclose(weights("run"), weights("alone"), rtol=1e-8, atol=1e-10)
+
+
+def test_refusals(refused):
+    regression(Path("t.csv"))
+    assert "launch runs train and resume, not 'predict'" in refused("launch", "-n", "2", "--", "predict", "run")
+    assert "leave it out" in refused("launch", "-n", "2", "--", *TRAIN, "--hosts", "a:1")
+    assert "must be between 1 and" in refused("launch", "-n", "0", "--", *TRAIN)
+    assert "go with --hosts" in refused(*TRAIN, "--processes", "2")
+    assert "HOST:PORT" in refused(*TRAIN, "--hosts", "here")
+    assert "needs --processes and --process-id" in refused(*TRAIN, "--hosts", "here:1234")
+    assert "between 0 and 1" in refused(*TRAIN, "--hosts", "here:1234", "--processes", "2", "--process-id", "2")
+
+
+def test_rows_may_stay_on_disk(scax, monkeypatch):
+    """Shards are written aside with the rest of the folder, and read from its final place."""
+    from importlib import import_module
+
+    session = import_module("scax.train.session")
+    monkeypatch.setattr(session, "LARGE_FILE", 0)
+    monkeypatch.setattr(session, "IN_MEMORY", 0)
+    regression(Path("t.csv"))
+    outcome = scax(*TRAIN, "--out", "run", "--steps", "20")
+    assert outcome.code == 0, outcome.err
+    shutil.rmtree("run/shards")
+    assert len(records("run")) > 3
