@@ -52,7 +52,7 @@ def finisher(problem: Problem, rows: int, outputs: int, weights: int) -> tuple[S
     if newton:
         damping = Recovering(base=1e-3, rise=4.0, fall=0.5)
         return SCA(
-            problem, damping=damping, solver=Semismooth(tolerance=1e-4, max_iterations=10), **options
+            problem, damping=damping, solver=Semismooth(tolerance=1e-4, max_iterations=20), **options
         ), NEWTON_STEPS
     damping = Recovering(base=1e-2, rise=2.0, fall=0.9)
     return SCA(problem, surrogate="full", damping=damping, **options), GRADIENT_STEPS
