@@ -30,6 +30,7 @@ NETWORKS = {"paper": None, "wide": (40, 20)}
 SHARE = 0.25
 BATCH = 32
 STRENGTHS = {"l1": np.geomspace(3e-4, 6e-3, 7), "group": np.geomspace(3e-4, 1e-2, 7)}
+STRENGTHS["gradients"] = np.geomspace(5e-4, 2e-2, 8)
 FIRST, NEXT = 4000, 1000
 STEPS = FIRST + 6 * NEXT
 RATES = (3e-3, 1e-2, 3e-2)
@@ -152,7 +153,7 @@ def compared(widths: tuple[int, ...], split: dict, seed: int, lassonet: bool) ->
         timed(f"scax {name}", best(candidates) | {"path": path.weights.tolist()})
         row[f"scax {name}"]["without refit"] = best(candidates[: len(path.params)])["test"]
 
-    grid = jnp.asarray([(r, s) for r in RATES for s in STRENGTHS["l1"]], jnp.float32)
+    grid = jnp.asarray([(r, s) for r in RATES for s in STRENGTHS["gradients"]], jnp.float32)
     ones, key = jnp.ones_like(flat), jax.random.key(seed)
     data = tuple(map(jnp.asarray, train))
     for name in ("proximal adam", "proxsgd"):
@@ -180,8 +181,8 @@ def proximal(net, back, w, data, key, rate, strength, mask, steps: int, kind: st
     """Minimize loss + strength ‖w‖₁ by proximal steps with cosine decay, masked weights held at zero.
 
     "proximal adam": Adam's step, then the prox of ℓ1 in Adam's own metric diag(√v̂). "proxsgd" (Yang et al., 2020):
-    ŵ = argmin m̂ᵀw' + ½(w' − w)ᵀdiag(√v̂)(w' − w) + strength ‖w'‖₁, and a diminishing step towards it; such steps mix zeros
-    away, so in the end the weights that are zero in the last ŵ are set to zero.
+    ŵ = argmin m̂ᵀw' + ½(w' − w)ᵀdiag(√v̂)(w' − w) + strength ‖w'‖₁, and a diminishing step towards it; such steps mix
+    zeros away, so in the end the weights that are zero in the last ŵ are set to zero.
     """
     import jax
     import jax.numpy as jnp
@@ -220,7 +221,7 @@ def lasso_network(widths: tuple[int, ...], split: dict, limit: int, seed: int) -
     torch.set_num_threads(1)
     (x, y), held, test = split["train"], split["held"], split["test"]
     model = LassoNetRegressor(hidden_dims=widths[1:-1], random_state=seed, torch_seed=seed, verbose=0)
-    path = model.path(x, y, X_val=held[0], y_val=held[1])
+    path = model.path(x, y, X_val=held[0], y_val=held[1], return_state_dicts=True)
     found = []
     for entry in path:
         state = entry.state_dict
@@ -279,8 +280,8 @@ def spread(options: argparse.Namespace) -> list[dict]:
             time.sleep(0.2)
         name, network, piece = task
         command = [
-            sys.executable, "-m", "benchmarks.sparse_training", "--splits-file", str(options.splits_file), "--sets", name,
-            "--networks", network, "--only", *map(str, piece), *(["--lassonet"] if options.lassonet else []),
+            sys.executable, "-m", "benchmarks.sparse_training", "--splits-file", str(options.splits_file),
+            "--sets", name, "--networks", network, "--only", *map(str, piece), *(["--lassonet"] if options.lassonet else []),
         ]  # fmt: skip
         # lines go to a file's worth of pipe: a few kilobytes per split, below a pipe's buffer
         running.append((subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=quiet), task))
