@@ -281,7 +281,8 @@ def spread(options: argparse.Namespace) -> list[dict]:
         name, network, piece = task
         command = [
             sys.executable, "-m", "benchmarks.sparse_training", "--splits-file", str(options.splits_file),
-            "--sets", name, "--networks", network, "--only", *map(str, piece), *(["--lassonet"] if options.lassonet else []),
+            "--sets", name, "--networks", network, *(["--lassonet"] if options.lassonet else []),
+            "--only", *map(str, piece),
         ]  # fmt: skip
         # lines go to a file's worth of pipe: a few kilobytes per split, below a pipe's buffer
         running.append((subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=quiet), task))

@@ -36,7 +36,7 @@ from .finish import finish as sparse_end
 from .loop import evaluate
 from .run_folder import FORMAT, RunFolderError, aside, environment, read_json, write_json
 from .scores import SCORES, score
-from .strength import MOST_ROWS, chosen, neurons_kept, summary
+from .strength import MOST_ROWS, chosen, neurons_kept, set_aside, summary
 
 MODEL, CHECKPOINT, METRICS = "model.safetensors", "checkpoint.safetensors", "metrics.jsonl"
 PATH = "path.json"  # how the strength was chosen, in a run with --strength auto
@@ -153,8 +153,15 @@ class Session:
             return stop()
 
         config, rows = self.config, self.data.feed.sample(MOST_ROWS)
-        sizes = {"steps": config.steps, "batch_size": min(config.batch_size, rows.x.shape[0]), "seed": config.seed}
-        found = chosen(unit, params, rows, told=watch, **sizes)
+        found = chosen(
+            unit,
+            params,
+            *set_aside(rows, config.seed),
+            told=watch,
+            steps=max(20, config.steps // 10),
+            batch_size=config.batch_size,
+            key=jax.random.key(config.seed),
+        )
         if stop():
             return False
         names = list(self.data.preprocess.schema.features)

@@ -1,9 +1,8 @@
-"""--strength auto: how strong a sparse penalty should be, chosen on training rows set aside for it."""
+"""How strong a sparse penalty should be, chosen on training rows set aside for it: --strength auto, alpha="auto"."""
 
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
 from ..batch import Batch
@@ -18,23 +17,27 @@ MOST_ROWS, FRACTION = 20_000, 0.25
 HOPELESS = 1.5
 
 
-def chosen(
-    problem: Problem,
-    params: Any,
-    rows: Batch,
-    *,
-    steps: int,
-    batch_size: int,
-    seed: int,
-    told: Callable[[dict[str, float]], Any] | None = None,
-) -> Path:
-    """The path of a problem whose sparse penalty has strength 1, some of the rows held out; shorter if `told` says so.
-
-    Each strength takes a tenth of `steps`, the first four times as many.
-    """
+def set_aside(rows: Batch, seed: int) -> tuple[tuple, tuple]:
+    """(rows to train on, rows to judge by), drawn from the seed."""
     shuffled = np.random.default_rng(seed).permutation(rows.x.shape[0])
     held, rest = np.split(shuffled, [max(1, round(FRACTION * len(shuffled)))])
     part = lambda places: (rows.x[places], rows.y[places])
+    return part(rest), part(held)
+
+
+def chosen(
+    problem: Problem,
+    params: Any,
+    data: Any,
+    validation: Any,
+    *,
+    told: Callable[[dict[str, float]], Any] | None = None,
+    **options: Any,
+) -> Path:
+    """The path of a problem whose sparse penalty has strength 1, up to a hopeless strength, or until `told` says so.
+
+    `options` are those of `path`.
+    """
     best = np.inf
 
     def watch(record: dict[str, float]) -> bool:
@@ -42,17 +45,7 @@ def chosen(
         best = min(best, record["loss"])
         return (told is not None and told(record) is True) or record["loss"] > HOPELESS * best
 
-    return path(
-        problem,
-        STRENGTHS,
-        params=params,
-        data=part(rest),
-        validation=part(held),
-        steps=max(20, steps // 10),
-        batch_size=batch_size,
-        key=jax.random.key(seed),
-        told=watch,
-    )
+    return path(problem, STRENGTHS, params=params, data=data, validation=validation, told=watch, **options)
 
 
 def survivors(found: Path) -> list[list[int]]:
