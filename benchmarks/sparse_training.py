@@ -256,9 +256,12 @@ def spread(options: argparse.Namespace) -> list[dict]:
     """Processes of one core each, `jobs` at a time, each with some splits of one set and network."""
     count = np.load(options.splits_file)[f"{options.sets[0]}/orders"].shape[0]
     seeds = list(range(min(count, options.splits)))
-    pieces = [seeds[i::4] for i in range(4)] if len(seeds) >= 8 else [seeds]
-    order = sorted(options.sets, key=lambda name: -SETS[name][0] * (name == "casp"))  # the longest first
-    tasks = [(n, network, piece) for network in reversed(options.networks) for n in order for piece in pieces]
+    # each process compiles for a minute: several splits each, but for the largest set, which comes first
+    pieces = {name: [seeds[i::4] for i in range(4) if seeds[i::4]] for name in options.sets}
+    if "casp" in pieces:
+        pieces["casp"] = [[seed] for seed in seeds]
+    order = sorted(options.sets, key=lambda name: name != "casp")
+    tasks = [(n, network, piece) for network in options.networks for n in order for piece in pieces[n]]
     flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     quiet = os.environ | {"XLA_FLAGS": flags, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NPROC": "1"}
     running: list[tuple[subprocess.Popen, tuple]] = []
@@ -353,15 +356,17 @@ def main() -> None:
 
     began = time.perf_counter()
     rows = spread(options)
-    command = f"python -m benchmarks.sparse_training --splits-file FILE --splits {options.splits}"
+    command = "python -m benchmarks.sparse_training --splits-file FILE --networks " + " ".join(options.networks)
+    command += f" --splits {options.splits}"
     if options.lassonet:
         command += " --lassonet"
     machine = describe_machine() | {"command": command, "minutes": round((time.perf_counter() - began) / 60, 1)}
-    results = {"machine": machine, "share": SHARE, "rows": sorted(rows, key=lambda r: (r["set"], r["seed"]))}
     options.out.mkdir(parents=True, exist_ok=True)
-    target = options.out / "sparse-training"
-    target.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
-    print(markdown(results))
+    for network in options.networks:
+        own = sorted((r for r in rows if r["network"] == network), key=lambda r: (r["set"], r["seed"]))
+        results = {"machine": machine, "share": SHARE, "rows": own}
+        (options.out / f"sparse-training-{network}.json").write_text(json.dumps(results, indent=1) + "\n")
+        print(markdown(results))
 
 
 if __name__ == "__main__":
