@@ -257,7 +257,8 @@ def spread(options: argparse.Namespace) -> list[dict]:
     count = np.load(options.splits_file)[f"{options.sets[0]}/orders"].shape[0]
     seeds = list(range(min(count, options.splits)))
     # each process compiles for a minute: several splits each, but for the largest set, which comes first
-    pieces = {name: [seeds[i::4] for i in range(4) if seeds[i::4]] for name in options.sets}
+    parts = 4 if len(seeds) >= 8 else 1
+    pieces = {name: [seeds[i::parts] for i in range(parts)] for name in options.sets}
     if "casp" in pieces:
         pieces["casp"] = [[seed] for seed in seeds]
     order = sorted(options.sets, key=lambda name: name != "casp")
