@@ -1,27 +1,24 @@
-"""Whole trainings to sparse networks: SCA's path against proximal Adam, and Adam with pruning and fine-tuning.
+"""Whole trainings to sparse networks: SCA's paths against gradient methods that prune, at equal sparsity.
 
-python -m benchmarks.sparse_training --data-dir DIR [--splits 3] [--sets casp] [--out docs/results]
+python -m benchmarks.sparse_training --prepare splits.npz --data-dir DIR [--splits 20]
+python -m benchmarks.sparse_training --splits-file splits.npz [--jobs 16] [--sets casp] [--networks paper wide]
 
-Per split a quarter of the rows is for the test; a fifth of the others chooses among each method's networks with at most
-a quarter of the weights. All methods take about as many steps on batches of 32 rows. The dense network is SCA's with a
-ridge, trained on the same rows.
+The first command reads the tables and stores the splits; the second needs nothing but JAX, optax and this package, and
+spreads (set, network, some splits) over processes of one core each. Per split a quarter of the rows is for the test; a
+fifth of the others is held out and makes every choice: strength, learning rate, ridge, refit or not. Each method gives
+its best network with at most a quarter of the weights. "Dense" is SCA with the best of some ridges, and with the same
+steps on all rows at the end that the sparse runs get.
 """
 
 import argparse
-import dataclasses
 import json
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
-from jax.flatten_util import ravel_pytree
-
-import scax
-from benchmarks.steps import describe_machine
-from scax.data import datasets
 
 SETS = {
     "casp": (9, 10, 6, 1),
@@ -29,129 +26,26 @@ SETS = {
     "skillcraft1": (18, 15, 10, 1),
     "winequality-white": (11, 10, 4, 1),
 }
+NETWORKS = {"paper": None, "wide": (40, 20)}
 SHARE = 0.25
 BATCH = 32
-STRENGTHS = np.geomspace(1e-3, 8e-3, 6)
-FIRST, NEXT = 1000, 200
-STEPS = FIRST + (len(STRENGTHS) - 1) * NEXT
+STRENGTHS = {"l1": np.geomspace(3e-4, 6e-3, 7), "group": np.geomspace(3e-4, 1e-2, 7)}
+STRENGTHS["gradients"] = np.geomspace(5e-4, 2e-2, 8)
+FIRST, NEXT = 4000, 1000
+STEPS = FIRST + 6 * NEXT
 RATES = (3e-3, 1e-2, 3e-2)
+RIDGES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
+METHODS = ("scax l1", "scax group", "proximal adam", "proxsgd", "adam, pruned", "lassonet")
 
 
-@dataclasses.dataclass(frozen=True)
-class Split:
-    """Standardized rows of one split."""
-
-    train: tuple
-    held: tuple
-    test: tuple
-
-    @staticmethod
-    def of(x: np.ndarray, y: np.ndarray, seed: int) -> "Split":
-        order = np.random.default_rng(seed).permutation(len(x))
-        test, rest = np.split(order, [len(x) // 4])
-        held, train = np.split(rest, [len(rest) // 5])
-        x = (x - x[rest].mean(0)) / np.where((sd := x[rest].std(0)) > 0, sd, 1)
-        y = (y - y[rest].mean()) / y[rest].std()
-        put = lambda rows: (jnp.asarray(x[rows], jnp.float32), jnp.asarray(y[rows], jnp.float32))
-        return Split(put(train), put(held), put(test))
+# -- the splits --------------------------------------------------------------------------------------
 
 
-def error(net, params, rows) -> float:
-    x, y = rows
-    return float(jnp.mean((net.apply(params, x)[:, 0] - y) ** 2))
-
-
-def chosen(net, candidates: list, split: Split, limit: int) -> dict:
-    """The best on the rows held out among those with at most `limit` weights."""
-    sizes = [int(jnp.sum(ravel_pytree(p)[0] != 0)) for p in candidates]
-    fit = [i for i, size in enumerate(sizes) if size <= limit]
-    if not fit:
-        return {"weights": min(sizes), "test": None, "candidates": sizes}
-    best = min(fit, key=lambda i: error(net, candidates[i], split.held))
-    small = scax.compact(net, candidates[best])
-    x = split.test[0]
-    return {
-        "weights": sizes[best],
-        "test": error(net, candidates[best], split.test),
-        "widths": list(small.net.widths),
-        "same": float(jnp.max(jnp.abs(small.apply(x) - net.apply(candidates[best], x)))),
-        "candidates": sizes,
-    }
-
-
-def adam(net, params, split: Split, seed: int, rate, strength, mask, steps: int):
-    """Adam with cosine decay on the loss; after each step the prox of ℓ1 in Adam's own metric, and the mask."""
-    x, y = split.train
-    flat, back = ravel_pytree(params)
-    optimizer = optax.scale_by_adam()
-    order = jax.random.randint(jax.random.key(seed), (steps, BATCH), 0, x.shape[0])
-
-    def loss(w, rows):
-        return jnp.mean((net.apply(back(w), x[rows])[:, 0] - y[rows]) ** 2)
-
-    def step(carry, now):
-        w, state = carry
-        rows, t = now
-        update, state = optimizer.update(jax.grad(loss)(w, rows), state)
-        length = rate * 0.5 * (1 + jnp.cos(jnp.pi * t / steps))
-        w = w - length * update
-        # the metric is diag(√v̂), so the soft threshold of weight i is rate · strength/√v̂_i
-        second = state.nu / (1 - 0.999 ** (t + 1.0))
-        w = jnp.sign(w) * jnp.maximum(jnp.abs(w) - length * strength / (jnp.sqrt(second) + 1e-8), 0)
-        return (w * mask, state), None
-
-    return jax.lax.scan(step, (flat * mask, optimizer.init(flat)), (order, jnp.arange(steps)))[0][0]
-
-
-def compared(widths, x, y, seed: int) -> dict:
-    """One split."""
-    clock = time.perf_counter()
-    split = Split.of(x, y, seed)
-    net = scax.MLP(widths)
-    start = net.init(jax.random.key(seed))
-    flat, back = ravel_pytree(start)
-    limit = int(SHARE * flat.size)
-    row: dict = {"seed": seed, "weights": int(flat.size), "limit": limit, "rows": len(x)}
-
-    ridge = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
-    dense = scax.train(scax.SCA(ridge), start, split.train, steps=STEPS, batch_size=BATCH, records=1).params
-    row["dense"] = {"test": error(net, dense, split.test), "weights": int(flat.size)}
-
-    lasso = scax.Problem(net.apply, scax.Squared(), scax.L1(1.0))
-    path = scax.path(
-        lasso, STRENGTHS, params=start, data=split.train, validation=split.held, steps=NEXT, first_steps=FIRST,
-        batch_size=BATCH, key=jax.random.key(seed),
-    )  # fmt: skip
-    row["sca l1"] = chosen(net, list(path.params), split, limit)
-    row["path"] = [
-        {"strength": float(s), "weights": int(k), "held": float(v), "test": error(net, p, split.test)}
-        for s, k, v, p in zip(path.strengths, path.weights, path.loss, path.params, strict=True)
-    ]
-
-    grid = jnp.asarray([(r, s) for r in RATES for s in STRENGTHS], jnp.float32)
-    ones = jnp.ones_like(flat)
-    run = jax.jit(jax.vmap(lambda g: adam(net, start, split, seed, g[0], g[1], ones, STEPS)))
-    row["proximal adam"] = chosen(net, [back(w) for w in run(grid)], split, limit)
-
-    first, second = STEPS * 2 // 3, STEPS // 3
-    pruned = []
-
-    @jax.jit
-    @jax.vmap
-    def prune(rate):
-        w = adam(net, start, split, seed, rate, 0.0, ones, first)
-        mask = (jnp.abs(w) >= jnp.sort(jnp.abs(w))[-limit]).astype(w.dtype)
-        return adam(net, back(w), split, seed + 1, rate / 3, 0.0, mask, second)
-
-    pruned = [back(w) for w in prune(jnp.asarray(RATES, jnp.float32))]
-    row["adam, pruned"] = chosen(net, pruned, split, limit)
-    row["seconds"] = round(time.perf_counter() - clock, 1)
-    return row
-
-
-def table(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+def table(name: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and target of one of the sets, rows with missing values left out."""
     import polars
+
+    from scax.data import datasets
 
     about = datasets.REMOTE[name]
     source = datasets.find(name, folder) or datasets.fetch(name, folder)
@@ -163,48 +57,317 @@ def table(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     return frame.drop(about.target).to_numpy().astype(float), y
 
 
-METHODS = ("sca l1", "proximal adam", "adam, pruned")
+def prepare(file: Path, folder: Path | None, splits: int) -> None:
+    """Tables and, for every split, an order of their rows: test, held out, training."""
+    arrays = {}
+    for name in SETS:
+        x, y = table(name, folder)
+        arrays[f"{name}/x"], arrays[f"{name}/y"] = x, y
+        orders = [np.random.default_rng(seed).permutation(len(x)) for seed in range(splits)]
+        arrays[f"{name}/orders"] = np.array(orders, np.uint32)
+    np.savez_compressed(file, **arrays)
+
+
+def split_of(x: np.ndarray, y: np.ndarray, order: np.ndarray) -> dict:
+    """Standardized rows of one split."""
+    test, rest = np.split(order, [len(x) // 4])
+    held, train = np.split(rest, [len(rest) // 5])
+    x = (x - x[rest].mean(0)) / np.where((sd := x[rest].std(0)) > 0, sd, 1)
+    y = (y - y[rest].mean()) / y[rest].std()
+    put = lambda rows: (x[rows].astype(np.float32), y[rows].astype(np.float32))
+    return {"train": put(train), "held": put(held), "test": put(test)}
+
+
+# -- one split ---------------------------------------------------------------------------------------
+
+
+def compared(widths: tuple[int, ...], split: dict, seed: int, lassonet: bool) -> dict:
+    """All methods on one split."""
+    import dataclasses
+
+    import jax
+    import jax.numpy as jnp
+    from jax.flatten_util import ravel_pytree
+
+    import scax
+
+    net, clock = scax.MLP(widths), time.perf_counter()
+    start = net.init(jax.random.key(seed))
+    flat, back = ravel_pytree(start)
+    limit = int(SHARE * flat.size)
+    train, held, test = (split[name] for name in ("train", "held", "test"))
+
+    def error(params, rows) -> float:
+        return float(jnp.mean((net.apply(params, rows[0])[:, 0] - rows[1]) ** 2))
+
+    def best(candidates: list) -> dict:
+        """The least error on the rows held out among networks with at most `limit` weights."""
+        sizes = [int(jnp.sum(ravel_pytree(p)[0] != 0)) for p, _ in candidates]
+        fit = [i for i, size in enumerate(sizes) if 0 < size <= limit]
+        if not fit:
+            return {"weights": min(sizes), "test": None}
+        i = min(fit, key=lambda i: error(candidates[i][0], held))
+        small = scax.compact(net, candidates[i][0])
+        same = float(jnp.max(jnp.abs(small.apply(test[0]) - net.apply(candidates[i][0], test[0]))))
+        return {
+            "weights": sizes[i],
+            "test": error(candidates[i][0], test),
+            "setting": candidates[i][1],
+            "widths": list(small.net.widths),
+            "same": same,
+        }
+
+    row: dict = {"seed": seed, "weights": int(flat.size), "limit": limit, "seconds": {}}
+
+    def timed(name: str, value) -> None:
+        nonlocal clock
+        row[name] = value
+        row["seconds"][name] = round(time.perf_counter() - clock, 1)
+        clock = time.perf_counter()
+
+    squared = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
+    everything = scax.Support(np.ones(flat.size, bool))
+    dense = []
+    for ridge in RIDGES:
+        problem = dataclasses.replace(squared, regularizer=scax.L2(ridge))
+        end = scax.train(scax.SCA(problem), start, train, steps=STEPS, batch_size=BATCH, records=1).params
+        dense.append((end, ridge))
+        further = dataclasses.replace(squared, regularizer=scax.L2(ridge) + everything)
+        dense.append((scax.finish(further, end, train), ridge))
+    chosen = min(dense, key=lambda c: error(c[0], held))
+    timed("dense", {"test": error(chosen[0], test), "ridge": chosen[1], "weights": int(flat.size)})
+
+    units = {"l1": scax.L1(1.0), "group": scax.GroupLasso(1.0, scax.neuron_groups(start))}
+    for name, unit in units.items():
+        problem = dataclasses.replace(squared, regularizer=unit)
+        path = scax.path(
+            problem, STRENGTHS[name], params=start, data=train, validation=held, steps=NEXT, first_steps=FIRST,
+            batch_size=BATCH, key=jax.random.key(seed),
+        )  # fmt: skip
+        candidates = list(zip(path.params, [float(s) for s in path.strengths], strict=True))
+        small = [c for c, size in zip(candidates, path.weights, strict=True) if 0 < size <= limit]
+        for params, strength in small:
+            for ridge in (1e-4, 1e-3):
+                end = scax.refit(problem, params, train, steps=FIRST, batch_size=BATCH, ridge=ridge)
+                candidates.append((end, [strength, ridge]))
+        timed(f"scax {name}", best(candidates) | {"path": path.weights.tolist()})
+        row[f"scax {name}"]["without refit"] = best(candidates[: len(path.params)])["test"]
+
+    grid = jnp.asarray([(r, s) for r in RATES for s in STRENGTHS["gradients"]], jnp.float32)
+    ones, key = jnp.ones_like(flat), jax.random.key(seed)
+    data = tuple(map(jnp.asarray, train))
+    for name in ("proximal adam", "proxsgd"):
+        run = jax.jit(
+            jax.vmap(lambda g, name=name: proximal(net, back, flat, data, key, g[0], g[1], ones, STEPS, name))
+        )
+        timed(name, best([(back(w), g) for w, g in zip(run(grid), np.asarray(grid).tolist(), strict=True)]))
+
+    @jax.jit
+    @jax.vmap
+    def prune(rate):
+        w = proximal(net, back, flat, data, key, rate, 0.0, ones, STEPS * 2 // 3, "proximal adam")
+        mask = (jnp.abs(w) >= jnp.sort(jnp.abs(w))[-limit]).astype(w.dtype)
+        other = jax.random.fold_in(key, 1)
+        return proximal(net, back, w, data, other, rate / 3, 0.0, mask, STEPS // 3, "proximal adam")
+
+    pruned = prune(jnp.asarray(RATES, jnp.float32))
+    timed("adam, pruned", best([(back(w), r) for w, r in zip(pruned, RATES, strict=True)]))
+    if lassonet:
+        timed("lassonet", lasso_network(widths, split, limit, seed))
+    return row
+
+
+def proximal(net, back, w, data, key, rate, strength, mask, steps: int, kind: str):
+    """Minimize loss + strength ‖w‖₁ by proximal steps with cosine decay, masked weights held at zero.
+
+    "proximal adam": Adam's step, then the prox of ℓ1 in Adam's own metric diag(√v̂). "proxsgd" (Yang et al., 2020):
+    ŵ = argmin m̂ᵀw' + ½(w' − w)ᵀdiag(√v̂)(w' − w) + strength ‖w'‖₁, and a diminishing step towards it; such steps mix
+    zeros away, so in the end the weights that are zero in the last ŵ are set to zero.
+    """
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    x, y = data
+    order = jax.random.randint(key, (steps, BATCH), 0, x.shape[0])
+    adam = optax.scale_by_adam()
+    soft = lambda w, t: jnp.sign(w) * jnp.maximum(jnp.abs(w) - t, 0)
+
+    def loss(w, rows):
+        return jnp.mean((net.apply(back(w), x[rows])[:, 0] - y[rows]) ** 2)
+
+    def step(carry, now):
+        w, _, state = carry
+        rows, t = now
+        update, state = adam.update(jax.grad(loss)(w, rows), state)
+        metric = jnp.sqrt(state.nu / (1 - 0.999 ** (t + 1.0))) + 1e-8
+        length = rate * 0.5 * (1 + jnp.cos(jnp.pi * t / steps))
+        if kind == "proxsgd":
+            target = soft(w - update, strength / metric)
+            w = w + length * (target - w)
+        else:
+            target = w = soft(w - length * update, length * strength / metric)
+        return (w * mask, target, state), None
+
+    end, target, _ = jax.lax.scan(step, (w * mask, w, adam.init(w)), (order, jnp.arange(steps)))[0]
+    return jnp.where(target == 0, 0, end)
+
+
+def lasso_network(widths: tuple[int, ...], split: dict, limit: int, seed: int) -> dict:
+    """LassoNet's path with its own defaults; it removes inputs, so that its sizes are those of whole inputs."""
+    import torch
+    from lassonet import LassoNetRegressor
+
+    torch.set_num_threads(1)
+    (x, y), held, test = split["train"], split["held"], split["test"]
+    model = LassoNetRegressor(hidden_dims=widths[1:-1], random_state=seed, torch_seed=seed, verbose=0)
+    path = model.path(x, y, X_val=held[0], y_val=held[1], return_state_dicts=True)
+    found = []
+    for entry in path:
+        state = entry.state_dict
+        kept = int(sum(int((v != 0).sum()) for v in state.values()))
+        model.load(state)
+        wrong = lambda rows: float(np.mean((model.predict(rows[0]).ravel() - rows[1]) ** 2))
+        found.append((wrong(held), wrong(test), kept, int(entry.selected.sum())))
+    total = max(f[2] for f in found)
+    fit = [f for f in found if 0 < f[2] <= limit]
+    if not fit:
+        return {"test": None, "weights": min(f[2] for f in found), "of": total}
+    one = min(fit)
+    return {"test": one[1], "weights": one[2], "of": total, "inputs": one[3], "dense": min(found)[1]}
+
+
+# -- all of them -------------------------------------------------------------------------------------
+
+
+def work(options: argparse.Namespace) -> None:
+    """Some splits of one set and network, in this process; a line of JSON each."""
+    arrays = np.load(options.splits_file)
+    (name,), (network,) = options.sets, options.networks
+    hidden = NETWORKS[network]
+    widths = SETS[name] if hidden is None else (SETS[name][0], *hidden, 1)
+    x, y = arrays[f"{name}/x"], arrays[f"{name}/y"]
+    for seed in options.only:
+        row = compared(widths, split_of(x, y, arrays[f"{name}/orders"][seed]), seed, options.lassonet)
+        print(json.dumps({"set": name, "network": network, "widths": widths} | row), flush=True)
+
+
+def spread(options: argparse.Namespace) -> list[dict]:
+    """Processes of one core each, `jobs` at a time, each with some splits of one set and network."""
+    count = np.load(options.splits_file)[f"{options.sets[0]}/orders"].shape[0]
+    seeds = list(range(min(count, options.splits)))
+    # each process compiles for a minute: several splits each, but for the largest set, which comes first
+    parts = 4 if len(seeds) >= 8 else 1
+    pieces = {name: [seeds[i::parts] for i in range(parts)] for name in options.sets}
+    if "casp" in pieces:
+        pieces["casp"] = [[seed] for seed in seeds]
+    order = sorted(options.sets, key=lambda name: name != "casp")
+    tasks = [(n, network, piece) for network in options.networks for n in order for piece in pieces[n]]
+    flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    quiet = os.environ | {"XLA_FLAGS": flags, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NPROC": "1"}
+    running: list[tuple[subprocess.Popen, tuple]] = []
+    rows: list[dict] = []
+
+    def collect(process, task) -> None:
+        out = process.communicate()[0]
+        rows.extend(json.loads(line) for line in out.splitlines() if line.startswith("{"))
+        if process.returncode:
+            print(f"failed: {task}", file=sys.stderr)
+        print(f"{len(rows)} splits done, {task[0]} {task[1]}", flush=True)
+
+    for task in tasks:
+        while len(running) >= options.jobs:
+            done = [r for r in running if r[0].poll() is not None]
+            for r in done:
+                running.remove(r)
+                collect(*r)
+            time.sleep(0.2)
+        name, network, piece = task
+        command = [
+            sys.executable, "-m", "benchmarks.sparse_training", "--splits-file", str(options.splits_file),
+            "--sets", name, "--networks", network, *(["--lassonet"] if options.lassonet else []),
+            "--only", *map(str, piece),
+        ]  # fmt: skip
+        # lines go to a file's worth of pipe: a few kilobytes per split, below a pipe's buffer
+        running.append((subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=quiet), task))
+    for r in running:
+        collect(*r)
+    return rows
 
 
 def markdown(results: dict) -> str:
+    """Mean test MSE at no more than a quarter of the weights, and the paired differences to SCA's better penalty."""
     lines = [
-        "| set | splits | dense, test MSE | " + " | ".join(METHODS) + " | SCA's weights | SCA over dense | ≤ 1% |",
-        "|---|---|---|" + "---|" * len(METHODS) + "---|---|---|",
+        "| network | set | splits | dense | " + " | ".join(METHODS) + " | weights kept | over dense | ≤ 1% |",
+        "|---|---|---|---|" + "---|" * len(METHODS) + "---|---|---|",
     ]
-    for name, rows in results["sets"].items():
-        dense = np.mean([r["dense"]["test"] for r in rows])
-        cells = []
-        for method in METHODS:
-            errors = [r[method]["test"] for r in rows]
-            cells.append("none" if None in errors else f"{np.mean(errors):.4f}")
-        excess = [r["sca l1"]["test"] / r["dense"]["test"] - 1 for r in rows if r["sca l1"]["test"] is not None]
-        share = np.mean([r["sca l1"]["weights"] / r["weights"] for r in rows])
-        mean = float(np.mean(excess)) if len(excess) == len(rows) else np.nan
-        lines.append(
-            f"| {name} | {len(rows)} | {dense:.4f} | {' | '.join(cells)} | {share:.0%} | {mean:+.1%} | "
-            f"{'met' if mean <= 0.01 else 'missed'} |"
-        )
-    return "\n".join(lines)
+    pairs = ["| network | set | " + " | ".join(METHODS[2:]) + " | at or below all |", "|---|---|" + "---|" * 5]
+    for network in NETWORKS:
+        for name in SETS:
+            rows = [r for r in results["rows"] if r["set"] == name and r["network"] == network]
+            if not rows:
+                continue
+            dense = np.array([r["dense"]["test"] for r in rows])
+            value = lambda r, m: np.nan if m not in r or r[m]["test"] is None else r[m]["test"]
+            errors = {m: np.array([value(r, m) for r in rows]) for m in METHODS}
+            ours = min(METHODS[:2], key=lambda m: np.inf if np.isnan(errors[m]).any() else errors[m].mean())
+            share = np.mean([r[ours]["weights"] / r["weights"] for r in rows])
+            cells = ["none" if np.isnan(e).any() else f"{e.mean():.4f}" for e in errors.values()]
+            over = errors[ours].mean() / dense.mean() - 1
+            widths = "/".join(map(str, rows[0]["widths"]))
+            lines.append(
+                f"| {widths} | {name} | {len(rows)} | {dense.mean():.4f} | {' | '.join(cells)} | {share:.0%} | "
+                f"{over:+.1%} | {'met' if over <= 0.01 else 'missed'} |"
+            )
+            cells, fine = [], True
+            for m in METHODS[2:]:
+                gap = errors[m] - errors[ours]
+                if np.isnan(gap).any():
+                    cells.append("none")
+                    continue
+                half = 1.96 * gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else np.nan
+                cells.append(f"{gap.mean():+.4f} ± {half:.4f}")
+                fine &= bool(gap.mean() >= 0)
+            pairs.append(f"| {widths} | {name} | {' | '.join(cells)} | {'yes' if fine else 'no'} |")
+    return "\n".join([*lines, "", *pairs])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prepare", type=Path, default=None)
     parser.add_argument("--data-dir", type=Path, default=None)
-    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--splits-file", type=Path, default=None)
+    parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--sets", nargs="*", default=list(SETS))
+    parser.add_argument("--networks", nargs="*", default=list(NETWORKS))
+    parser.add_argument("--only", nargs="*", type=int, default=None, help="these splits, in this process")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--lassonet", action="store_true", help="LassoNet too: needs the packages lassonet and torch")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     options = parser.parse_args()
-    command = f"python -m benchmarks.sparse_training --data-dir DIR --splits {options.splits}"
-    results: dict = {"machine": describe_machine() | {"command": command}, "sets": {}}
+    if options.prepare is not None:
+        prepare(options.prepare, options.data_dir, options.splits)
+        return
+    if options.splits_file is None:
+        parser.error("give --splits-file, made with --prepare")
+    if options.only is not None:
+        work(options)
+        return
+    from benchmarks.steps import describe_machine
+
+    began = time.perf_counter()
+    rows = spread(options)
+    command = "python -m benchmarks.sparse_training --splits-file FILE --networks " + " ".join(options.networks)
+    command += f" --splits {options.splits}"
+    if options.lassonet:
+        command += " --lassonet"
+    machine = describe_machine() | {"command": command, "minutes": round((time.perf_counter() - began) / 60, 1)}
     options.out.mkdir(parents=True, exist_ok=True)
-    target = options.out / "sparse-training"
-    for seed in range(options.splits):
-        for name in options.sets:
-            row = compared(SETS[name], *table(name, options.data_dir), seed)
-            results["sets"].setdefault(name, []).append(row)
-            print(json.dumps({k: v for k, v in row.items() if k != "path"}), flush=True)
-            target.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
-            target.with_suffix(".md").write_text(markdown(results) + "\n")
+    for network in options.networks:
+        own = sorted((r for r in rows if r["network"] == network), key=lambda r: (r["set"], r["seed"]))
+        results = {"machine": machine, "share": SHARE, "rows": own}
+        (options.out / f"sparse-training-{network}.json").write_text(json.dumps(results, indent=1) + "\n")
+        print(markdown(results))
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .regularizers import Groups as Groups
     from .regularizers import Manifold as Manifold
     from .regularizers import Regularizer as Regularizer
+    from .regularizers import Support as Support
     from .regularizers import knn_graph as knn_graph
     from .regularizers import neuron_groups as neuron_groups
     from .sca import SCA as SCA
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from .train import Stationarity as Stationarity
     from .train import finish as finish
     from .train import path as path
+    from .train import refit as refit
     from .train import stationarity as stationarity
     from .train import train as train
     from .train import train_many as train_many
@@ -85,13 +87,14 @@ _NAMES = {
         "Groups",
         "Manifold",
         "Regularizer",
+        "Support",
         "knn_graph",
         "neuron_groups",
     ),
     "sca": ("SCA",),
     "schedules": ("Approach", "Constant", "PowerDecay", "QuadraticDecay"),
     "status": ("Status",),
-    "train": ("Path", "Result", "Stationarity", "finish", "path", "stationarity", "train", "train_many"),
+    "train": ("Path", "Result", "Stationarity", "finish", "path", "refit", "stationarity", "train", "train_many"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -230,3 +230,50 @@ def test_a_group_penalty_ends_with_inputs_gone(scax):
     assert 0 < left < results["weights"]
     assert len(results["sparsity"]["inputs"]) < results["network"][0]
     assert "weights are not zero" in outcome.out
+
+
+def test_a_strength_is_found(scax):
+    """Chosen on training rows, shown, kept in the folder; and found again by a run that stopped before it was."""
+    from scax.train import session as sessions
+    from scax.train.config import load as load_config
+
+    regression(Path("t.csv"))
+    given = ["train", "t.csv", "--target", "price", *SMALL, "--penalty", "group", "--strength", "auto"]
+    outcome = scax(*given, "--out", "run")
+    assert outcome.code == 0, outcome.err
+    assert "Chosen: " in outcome.out
+    path = json.loads(Path("run/path.json").read_text())
+    results = json.loads(Path("run/results.json").read_text())
+    assert results["path"] == path
+    assert path["best"] <= path["chosen"] < len(path["strengths"])
+    assert path["loss"][path["best"]] == min(path["loss"])
+    assert len(path["names"]) == results["network"][0]
+    assert results["sparsity"]["weights"] < results["weights"]
+    assert scax("report", "run").code == 0
+    report = Path("run/report.html").read_text()
+    assert "Loss against neurons kept" in report
+    assert "Inputs that stay" in report
+
+    config = load_config(Path("run/config.toml"))
+    assert (config.penalty, config.strength, config.l2) == ("group", "auto", 0.0)
+    session = sessions.start(Path("stopped"), config, *sessions.survey(config), "scax train")
+    assert session.undecided
+    assert not session.choose(lambda record: None, lambda: True)
+    assert not Path("stopped/path.json").exists()
+    assert scax("resume", "stopped").code == 0
+    assert Path("stopped/path.json").read_bytes() == Path("run/path.json").read_bytes()
+    assert Path("stopped/model.safetensors").read_bytes() == Path("run/model.safetensors").read_bytes()
+
+
+def test_a_strength_given_as_a_number_is_that_of_its_penalty(scax, refused):
+    from scax.cli.train import _strengths
+
+    assert _strengths(None, 0.0, 0.0, "l1", "0.5") == {"l2": 0.0, "l1": 0.5, "group": 0.0}
+    assert _strengths(None, 0.0, 0.0, "", "") == {"l2": 0.01, "l1": 0.0, "group": 0.0}
+    regression(Path("t.csv"))
+    start = ("train", "t.csv", "--target", "price")
+    assert "choose --penalty l1 or group" in refused(*start, "--penalty", "l2", "--strength", "auto")
+    assert "choose l2, l1, group" in refused(*start, "--strength", "auto")
+    assert "give a number, or auto" in refused(*start, "--penalty", "l1", "--strength", "much")
+    both = refused(*start, "--penalty", "l1", "--strength", "auto", "--l1", "1")
+    assert "leave one of them out" in both

@@ -138,6 +138,26 @@ def test_poisson_predicts_rates_in_any_unit():
     np.testing.assert_allclose(scaled.predict(x), 50 * model.predict(x), rtol=1e-6)
 
 
+def test_a_sparse_strength_is_the_strongest_within_one_standard_error():
+    random = np.random.RandomState(0)
+    x = random.normal(size=(120, 5))
+    y = np.tanh(x[:, 0] - x[:, 3]) + 0.1 * random.normal(size=120)
+    model = SCARegressor(**SMALL | {"alpha": "auto"}, penalty="group").fit(x, y)
+    path = model.path_
+    assert path is not None
+    fine = path["excess"] <= path["error"]
+    best = int(np.argmin(path["loss"]))
+    assert model.alpha_ == path["alpha"][best:][fine[best:]].max()
+    assert path["weights"][-1] < path["weights"][0]
+    assert path["neurons"][-1] < path["neurons"][0]
+    assert path["features"][best][[0, 3]].all()
+    assert path["features"].shape == (len(path["alpha"]), 5)
+    assert model.sparsity_ > 0.2
+    assert model.features_used_[[0, 3]].all()
+    assert model.score(x, y) > 0.8
+    assert SCARegressor(**SMALL).fit(x, y).path_ is None
+
+
 @pytest.mark.parametrize("penalty", ["l1", "elasticnet", "group"])
 def test_sparse_penalties_leave_exact_zeros(penalty):
     random = np.random.RandomState(0)

@@ -41,7 +41,13 @@ def training() -> str:
     }  # fmt: skip
     config = TrainConfig(table="/somewhere/t.csv", target=column, l1=0.01, steps=100)
     environment = {**results()["environment"], "command": f"scax train --config {column}/config.toml --out again"}
-    return training_page([Run("run", Path("run"), config, environment, schema, records, found)])
+    names = [f"{column}_{i}" for i in range(9)]
+    path = {
+        "penalty": "group", "strengths": [1e-4, 1e-3, 1e-2, 1e-1], "loss": [0.3, 0.28, 0.29, 0.9], "best": 1,
+        "error": [0.01, 0.0, 0.02, 0.1], "weights": [400, 300, 90, 20], "neurons": [30, 24, 9, 2], "chosen": 2,
+        "inputs": [list(range(9)), list(range(7)), [0, 4], []], "names": names,
+    }  # fmt: skip
+    return training_page([Run("run", Path("run"), config, environment, schema, records, found, path)])
 
 
 PAGES = {
@@ -68,7 +74,7 @@ def test_page(name, browser, tmp_path):
         browser.open(page, **view)
         assert browser.complaints() == []
         assert browser.requests() == [page.resolve().as_uri()]
-        assert browser.value("document.querySelectorAll('figure svg').length") == (9 if name == "training" else 6)
+        assert browser.value("document.querySelectorAll('figure svg').length") == (11 if name == "training" else 6)
         assert browser.value(BROKEN) == []
         # nothing sticks out: no sideways scrolling of the page, at any width
         assert browser.value("document.documentElement.scrollWidth") <= view.get("width", 1200)

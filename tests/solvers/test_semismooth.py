@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import scax
 from scax.datafit import Datafit
 from scax.layout import Layout
 from scax.linearize import linearize
-from scax.linearize.active import Columns, Layered, active
+from scax.linearize.active import Columns, Layered, active, root
 from scax.network import Network
 from scax.regularizers.derivative import ProxDerivative
 from scax.solvers import Fista, Semismooth
@@ -58,6 +58,7 @@ def test_every_penalty_and_loss_is_certified(loss, regularizer, x64):
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 @settings(max_examples=8)
+@example(seed=42970, strength=0.3, tau=1e-6, wide=True)  # cancellation in weight space once left it unsolved
 @given(
     seed=st.integers(0, 2**31),
     strength=st.sampled_from([0.0, 1e-6, 1e-3, 0.03, 0.3, 1e3]),
@@ -155,9 +156,10 @@ def test_layers_and_columns_give_the_same_gram(kind, x64, monkeypatch):
     rng = np.random.default_rng(5)
 
     @jax.jit(compiler_options={"xla_backend_optimization_level": 0})
-    def both(d):
+    def every(d):
         assert isinstance(active(lin, d), Layered)
-        return [(each.gram(d), each.columns(d)) for each in (active(lin, d), Columns(lin))]
+        rooted = root(d, lin.jacobian().reshape(12, -1).T)
+        return [active(lin, d).gram(d), Columns(lin).gram(d), rooted.T @ rooted]
 
     for share in (0.03, 0.2, 0.5, 0.9, 1.0):
         kept = jnp.asarray(rng.uniform(size=w.size) < share, w.dtype)
@@ -169,9 +171,8 @@ def test_layers_and_columns_give_the_same_gram(kind, x64, monkeypatch):
         else:
             d = ProxDerivative(0.5 * kept, kept * w, groups)
         whole = (j @ np.asarray(jax.vmap(d.apply)(jnp.eye(w.size)))) @ j.T
-        for gram, root in both(d):
+        for gram in every(d):
             np.testing.assert_allclose(gram, whole, rtol=1e-9, atol=1e-12)
-            np.testing.assert_allclose(root @ root.T, whole, rtol=1e-9, atol=1e-12)
     own = scax.Groups.of(np.arange(w.size) // 4)
     assert isinstance(active(lin, ProxDerivative(w, w, own)), Columns)  # nothing is known of these groups
 

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print each record and the ou
 Tensorboard = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write TensorBoard's event files there, too.", show_default=False)
 ]
+PENALTIES = ("l2", "l1", "group")
 SaveEvery = Annotated[float, typer.Option(help="Seconds between checkpoints.")]
 Hosts = Annotated[
     str | None,
@@ -44,9 +45,16 @@ def train(
     max_levels: Annotated[int, typer.Option(help="Different values that a category may have.")] = 100,
     hidden: Annotated[str, typer.Option(help="Widths of the hidden layers.")] = "16,16",
     activation: Annotated[str, typer.Option(help="tanh, relu, gelu, silu, elu, softplus or sigmoid.")] = "tanh",
-    l2: Annotated[float, typer.Option(help="Strength of the L2 penalty.")] = 0.01,
+    l2: Annotated[
+        float | None,
+        typer.Option(help="Strength of the L2 penalty.", show_default="0.01, or 0 beside --penalty"),
+    ] = None,
     l1: Annotated[float, typer.Option(help="Strength of the L1 penalty.")] = 0.0,
     group: Annotated[float, typer.Option(help="Strength of the penalty that removes whole neurons and inputs.")] = 0.0,
+    penalty: Annotated[str, typer.Option(help="l2, l1 or group: the penalty that --strength is about.")] = "",
+    strength: Annotated[
+        str, typer.Option(help="Its strength: a number, or auto (l1, group): found on rows held out.")
+    ] = "",
     steps: Annotated[int, typer.Option(help="Iterations.")] = 2000,
     batch_size: Annotated[int, typer.Option(help="Rows in a mini-batch.")] = 32,
     validation: Annotated[float, typer.Option(help="Share of the rows to hold out.")] = 0.2,
@@ -78,9 +86,7 @@ def train(
         max_levels=max_levels,
         hidden=numbers("hidden", hidden),
         activation=activation,
-        l2=l2,
-        l1=l1,
-        group=group,
+        **_strengths(l2, l1, group, penalty, strength),
         steps=steps,
         batch_size=batch_size,
         validation=validation,
@@ -143,6 +149,21 @@ def _join(hosts: str | None, processes: int | None, process_id: int | None) -> N
         why = str(error).splitlines()[0].rstrip(".")
         advice = "give --hosts HOST:PORT, --processes and --process-id" if hosts == "auto" else "check the address"
         raise UserError(f"The processes could not meet ({why}): {advice}.") from None
+
+
+def _strengths(l2: float | None, l1: float, group: float, penalty: str, strength: str) -> dict[str, Any]:
+    """What --penalty and --strength mean for the others: a number is the strength of one of them, auto stays."""
+    if not penalty and not strength:
+        return {"l2": 0.01 if l2 is None else l2, "l1": l1, "group": group}
+    if penalty not in PENALTIES:
+        raise UserError(f"--penalty is {penalty!r}: choose {', '.join(PENALTIES)}.")
+    strengths: dict[str, Any] = {"l2": 0.0 if l2 is None else l2, "l1": l1, "group": group}
+    if strength == "auto":
+        return strengths | {"penalty": penalty, "strength": strength}
+    try:
+        return strengths | {penalty: float(strength)}
+    except ValueError:
+        raise UserError(f"--strength is {strength!r}: give a number, or auto.") from None
 
 
 def _require_tensorboard(folder: Path | None) -> None:

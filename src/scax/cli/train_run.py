@@ -17,7 +17,7 @@ from ..train.config import TrainConfig
 from ..train.run_folder import locked
 from ..train.scores import SCORES
 from ..train.tensorboard import EventFiles
-from .errors import INTERRUPTED
+from .errors import INTERRUPTED, UserError
 from .live import Display
 
 SHOWN = 24  # columns of a table listed in the terminal; schema.json has them all
@@ -69,6 +69,12 @@ def _run(
             f"Training a {'/'.join(map(str, session.net.widths))} network ({session.weights:,} weights) on "
             f"{session.data.rows:,} rows; {held:,} held out."
         )
+    if session.undecided:
+        if hosts.several():
+            raise UserError(
+                "--strength auto looks for the strength in one process: run it so, then give the number it finds."
+            )
+        _choose(session, machine)
     written = None if events is None or not hosts.first() else EventFiles(events, session.step)
     shown = not machine and console.is_terminal and hosts.first()
     with Display(console, shown, config.steps, session.step, score.name) as display, _interrupts() as stopped:
@@ -90,6 +96,30 @@ def _run(
         raise SystemExit(INTERRUPTED)
     results = session.finish()
     _outcome(folder, results, machine)
+
+
+def _choose(session: sessions.Session, machine: bool) -> None:
+    """Find the strength, a line for each one tried."""
+    config = session.config
+    if not machine:
+        print(f"Choosing the strength of the {config.penalty} penalty on training rows set aside:")
+
+    def told(record: dict[str, Any]) -> None:
+        if machine:
+            print(json.dumps({"path": record}), flush=True)
+        else:
+            print(
+                f"  {record['strength']:8.2g}  loss {_number(record['loss'])}, {record['weights']:,} weights",
+                flush=True,
+            )
+
+    with _interrupts() as stopped:
+        done = session.choose(told, lambda: bool(stopped))
+    if not done:
+        print(f"scax: stopped; the strength is chosen anew. Go on: scax resume {session.folder}", file=sys.stderr)
+        raise SystemExit(INTERRUPTED)
+    if not machine:
+        print(f"Chosen: {session.strength:.2g}, the strongest within one standard error of the best.")
 
 
 def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:

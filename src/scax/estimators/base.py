@@ -17,11 +17,13 @@ from ..problem import Problem
 from ..regularizers import L1, L2, ElasticNet, GroupLasso, Regularizer, neuron_groups
 from ..sca import SCA
 from ..solvers import Auto
+from ..train.finish import finish
+from ..train.strength import chosen
 from . import epochs, parameters, strength
 from .network import TRAINABLE, Network, from_params, glorot, padded_features, to_params
 from .rows import merge
 from .scaling import Scaling
-from .sparsity import Sparsity, finishing
+from .sparsity import Sparsity
 
 #: The linear system of one step has a row per sample and output; an automatic batch keeps it near this size.
 SYSTEM_SIZE = 128
@@ -207,9 +209,8 @@ class SCAEstimator(Sparsity, BaseEstimator):
             self._converged = bool(progress.stopped)
             self._saved_state = [np.asarray(leaf) for leaf in jax.tree.leaves(progress.state)]
             best, kept = float(progress.best), progress.kept
-            if not method.problem.regularizer.smooth:
-                kept = finishing(method, kept, layout, (self._output_offset,), table)
             solution = layout.unflatten(kept, (self._output_offset,))
+            solution = finish(method.problem, solution, table.batch())  # exact zeros, where the penalty makes them
             self.coefs_, self.intercepts_ = from_params(solution, self.n_features_in_)
         self.n_iter_ = done
         self.t_ += done * len(x)
@@ -229,11 +230,14 @@ class SCAEstimator(Sparsity, BaseEstimator):
 
     def _strength(self, x, targets, weight, y, random: np.random.RandomState) -> float:
         """alpha, or the strength found for "auto": short trainings from one start, judged on held-out rows."""
+        self.path_ = None
         if not isinstance(self.alpha, str):
             return float(self.alpha)
         n = min(len(x), strength.MOST_ROWS)
         if n < 4:
             return float(strength.STRENGTHS[-1])
+        if self.penalty != "l2":
+            return self._sparse_strength(x, targets, weight, y, random)
         sizes = epochs.padded(n), epochs.padded(round(strength.FRACTION * n))
         batch_size = self._batch_size(n, targets.shape[1])
         count = strength.passes(n, batch_size)
@@ -258,16 +262,51 @@ class SCAEstimator(Sparsity, BaseEstimator):
 
             return strength.climb(trial)
 
+    def _sparse_strength(self, x, targets, weight, y, random: np.random.RandomState) -> float:
+        """The strongest on a path of strengths that rows held out cannot tell from the best; sets `path_`."""
+        rows = np.sort(random.permutation(len(x))[: strength.MOST_PATH_ROWS])
+        held = self._held_out(y[rows], strength.FRACTION, random)
+        with jax.enable_x64(True):
+            params = to_params(self.coefs_, self.intercepts_, self._output_offset)
+            method = self._method(params, 1.0)
+            wide = np.pad(x, ((0, 0), (0, padded_features(x.shape[1]) - x.shape[1])))
+            part = lambda places: (wide[places], targets[places], weight[places])
+            found = chosen(
+                method.problem,
+                params,
+                part(rows[~held]),
+                part(rows[held]),
+                steps=strength.PATH_STEPS,
+                batch_size=min(self._batch_size(len(x), targets.shape[1]), int(np.sum(~held))),
+                key=jax.random.key(np.uint32(random.randint(2**32, dtype=np.uint32))),
+                options=self._options(smooth=False),
+            )
+        networks = [from_params(p, self.n_features_in_)[0] for p in found.params]
+        self.path_ = {
+            "alpha": found.strengths,
+            "loss": found.loss,
+            "excess": found.excess,
+            "error": found.error,
+            "weights": np.array([sum(np.count_nonzero(w) for w in weights) for weights in networks]),
+            "neurons": np.array([sum(int(np.sum(w.any(axis=1))) for w in weights[1:]) for weights in networks]),
+            "features": np.array([weights[0].any(axis=1) for weights in networks]),
+        }
+        return found.strength
+
+    def _options(self, smooth: bool) -> dict[str, Any]:
+        """Of the method."""
+        options: dict[str, Any] = dict(self.sca_params or {})
+        if smooth:
+            options.setdefault("solver", Auto(tolerance=NEWTON_TOLERANCE))
+        if not isinstance(self.damping, str):
+            options["damping"] = float(self.damping)
+        return options
+
     def _method(self, params: dict, alpha: float) -> SCA:
         widths = (params["layers"][0]["weight"].shape[0], *(len(layer["bias"]) for layer in params["layers"]))
         network = Network(MLP(widths, self._activation()))
         problem = Problem(network, self._loss(), self._regularizer(params, alpha), trainable=TRAINABLE)
-        options: dict[str, Any] = dict(self.sca_params or {})
-        if problem.regularizer.smooth:
-            options.setdefault("solver", Auto(tolerance=NEWTON_TOLERANCE))
-        if not isinstance(self.damping, str):
-            options["damping"] = float(self.damping)
-        return SCA(problem, **options)
+        return SCA(problem, **self._options(problem.regularizer.smooth))
 
     def _regularizer(self, params: dict, alpha: float) -> Regularizer:
         if self.penalty == "l2":

@@ -108,13 +108,6 @@ def advance(
     return jax.lax.while_loop(lambda c: (c[1] < limit) & ~c[0].stopped, epoch, begin)
 
 
-@jax.jit
-def whole(sca: SCA, params: Any, table: Table, count) -> Float[Array, "q"]:
-    """`count` steps on all rows at once; the weights after the last."""
-    body = lambda _, state: sca.step(state, table.batch())[0]
-    return jax.lax.fori_loop(0, count, body, sca.init(params)).w
-
-
 def _pass(sca: SCA, state, table: Table, key, batch_size: int):
     """Every row once, in batches of equal size up to one row."""
     rows = table.x.shape[0]

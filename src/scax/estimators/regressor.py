@@ -34,7 +34,9 @@ class SCARegressor(RegressorMixin, SCAEstimator):
     alpha : float or "auto", default="auto"
         Strength of the penalty R in the objective: average loss + R(w), with R = alpha ½‖w‖² for "l2", alpha ‖w‖₁ for
         "l1". It is not divided by the number of rows. "auto" compares decades from 1e-4 to 1 by short
-        trainings in which a quarter of the rows is held out (at most 512 rows take part), then trains on all rows.
+        trainings in which a quarter of the rows is held out (at most 512 rows take part), then trains on all rows. For
+        penalties that make zeros it is the strongest on a path of strengths whose loss on a quarter of the rows exceeds
+        the least by no more than one standard error.
     l1_ratio : float, default=0.5
         Share of the l1 part in "elasticnet".
     damping : float or "auto", default="auto"
@@ -80,6 +82,10 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         With early stopping, the smallest of them.
     alpha_ : float
         The strength used.
+    path_ : dict or None
+        With alpha="auto" and a penalty other than "l2", one entry for every strength tried: "alpha", "loss" on the rows
+        held out, its "excess" over the least and the standard "error" of that, "weights" and hidden "neurons" kept, and
+        which "features" stay.
     n_iter_ : int
         Number of epochs.
     t_ : int

@@ -1,38 +1,6 @@
-"""Networks with exact zeros: the end of a sparse run, and what is left of the network."""
+"""Networks with exact zeros: what is left of them."""
 
 import numpy as np
-from jaxtyping import Array, Float
-
-from ..acceptance import Acceptance
-from ..damping import Recovering
-from ..layout import Layout
-from ..sca import SCA
-from ..schedules import Constant
-from . import epochs
-
-#: Proximal gradient steps at the end of a run with a sparse penalty.
-FINISHING_STEPS = 200
-
-
-def finishing(
-    method: SCA, w: Float[Array, "q"], layout: Layout, frozen: tuple, table: epochs.Table
-) -> Float[Array, "q"]:
-    """Steps on all rows that end on the surrogate's own minimizer, so that what is nearly zero becomes zero.
-
-    During training α < 1 mixes ŵ with w_n, and averaging mixes iterates: weights shrink towards zero without reaching
-    it. With the loss linearized, α = 1 and a step refused whenever the objective rises, SCA is proximal gradient with
-    backtracking: every iterate has the zeros of its prox.
-    """
-    last = SCA(
-        method.problem,
-        surrogate="full",
-        step_size=Constant(1.0),
-        damping=Recovering(base=1e-2, rise=2.0, fall=0.9),
-        carry=0.0,
-        mean_power=None,
-        acceptance=Acceptance(rise=1e-12),
-    )
-    return epochs.whole(last, layout.unflatten(w, frozen), table, FINISHING_STEPS)
 
 
 class Sparsity:

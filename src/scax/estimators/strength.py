@@ -9,6 +9,8 @@ STRENGTHS = 10.0 ** np.arange(-4, 1)
 FIRST = 2
 #: Rows that take part in the search at most, and the fraction of them that is held out.
 MOST_ROWS, FRACTION = 512, 0.25
+#: Rows that take part in a path of sparse networks at most, and steps for each strength (the first takes four times).
+MOST_PATH_ROWS, PATH_STEPS = 4096, 100
 #: Steps for one trial, if that is neither less than 2 epochs nor more than 12.
 STEPS = 32
 

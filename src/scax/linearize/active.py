@@ -26,14 +26,10 @@ def active(lin: Linearization, d: ProxDerivative) -> "Active":
 
 
 class Active:
-    """J D Jᵀ and J D^½ for one linearization and many D."""
+    """J D Jᵀ for one linearization and many D."""
 
     def gram(self, d: ProxDerivative) -> Float[Array, "m m"]:
         """J D Jᵀ, sample and output in one index."""
-        raise NotImplementedError
-
-    def columns(self, d: ProxDerivative) -> Float[Array, "m q"]:
-        """J D^½."""
         raise NotImplementedError
 
 
@@ -51,21 +47,6 @@ class Columns(Active):
             along = jax.ops.segment_sum(self.rows * d.direction[:, None], d.groups.ids, d.groups.count)  # Jn_p
             gram = gram + along.T @ along
         return gram
-
-    @exact
-    def columns(self, d):
-        """On the support of a group's direction n the diagonal is one number κ, so that there
-        D^½ = √κ I + (√(κ + ‖n‖²) − √κ) nnᵀ/‖n‖²."""
-        columns = self.rows * jnp.sqrt(d.diagonal)[:, None]
-        if d.direction is None or d.groups is None:
-            return columns.T
-        groups, n = d.groups, d.direction
-        size = groups.norms(n)
-        unit = n / jnp.where(size > 0, size, 1)[groups.ids]
-        along = jax.ops.segment_sum(self.rows * unit[:, None], groups.ids, groups.count)
-        root = jnp.sqrt(jax.ops.segment_max(jnp.where(n == 0, 0, d.diagonal), groups.ids, groups.count))
-        stretch = jnp.sqrt(root**2 + size**2) - root
-        return (columns + along[groups.ids] * (stretch[groups.ids] * unit)[:, None]).T
 
 
 class Layered(Active):
@@ -137,8 +118,24 @@ class Layered(Active):
                 shares.append(along @ along.T)
         return sum(shares[1:], start=shares[0])
 
-    def columns(self, d):
-        return Columns(self.lin).columns(d)
+
+def root(d: ProxDerivative, rows: Float[Array, "q *m"]) -> Float[Array, "q *m"]:
+    """D^½ times a vector, or each column of a matrix.
+
+    On the support of a group's direction n the diagonal is one number κ, so that there
+    D^½ = √κ I + (√(κ + ‖n‖²) − √κ) nnᵀ/‖n‖².
+    """
+    over = lambda v: v.reshape(v.shape[0], *(1 for _ in rows.shape[1:]))
+    scaled = rows * over(jnp.sqrt(d.diagonal))
+    if d.direction is None or d.groups is None:
+        return scaled
+    groups, n = d.groups, d.direction
+    size = groups.norms(n)
+    unit = n / jnp.where(size > 0, size, 1)[groups.ids]
+    along = jax.ops.segment_sum(rows * over(unit), groups.ids, groups.count)
+    kappa = jnp.sqrt(jax.ops.segment_max(jnp.where(n == 0, 0, d.diagonal), groups.ids, groups.count))
+    stretch = jnp.sqrt(kappa**2 + size**2) - kappa
+    return scaled + along[groups.ids] * over(stretch[groups.ids] * unit)
 
 
 def gathered(

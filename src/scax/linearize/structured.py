@@ -130,6 +130,15 @@ class Layer:
             return jnp.sum(weighted, axis=0, keepdims=True)
         return self.inputs.reshape(weighted.shape[0], -1).T @ weighted  # [C, F]
 
+    def rows(self, leaf: Array) -> Float[Array, "n k size"]:
+        """Σ_p a ⊗ g for every row, in the parameter's own order: its columns of J."""
+        if self.inputs is None:
+            each = jnp.sum(self.sensitivities, axis=2)[:, :, None]
+        else:
+            each = jnp.einsum("npc,nkpf->nkcf", self.inputs, self.sensitivities)
+        back = jax.vmap(jax.vmap(jax.linear_transpose(self.use.arrange, leaf)))(each)[0]
+        return back.reshape(*back.shape[:2], -1)
+
     def row_squares(self) -> Float[Array, "n k"]:
         """Σ_{p,q} (a_p · a_q)(g_p · g_q) for every row."""
         right = jnp.einsum("nkpf,nkqf->nkpq", self.sensitivities, self.sensitivities)
@@ -207,7 +216,7 @@ class Structured(Linearization):
     @exact
     def vjp(self, v):
         return self._join(
-            {i: _total([layer.vjp(v, self.leaves[i]) for layer in uses]) for i, uses in self.layers.items()},
+            {i: jnp.ravel(_total([layer.vjp(v, self.leaves[i]) for layer in uses])) for i, uses in self.layers.items()},
             None if self.columns is None else self.columns.vjp(v),
         )
 
@@ -223,9 +232,12 @@ class Structured(Linearization):
             parts.append(self.columns.gram())
         return _total(parts)
 
+    @exact
     def jacobian(self):
-        unit = jnp.eye(self.outputs.size, dtype=self.outputs.dtype).reshape(-1, *self.outputs.shape)
-        return jax.vmap(self.vjp)(unit).reshape(*self.outputs.shape, self.size)
+        return self._join(
+            {i: _total([layer.rows(self.leaves[i]) for layer in uses]) for i, uses in self.layers.items()},
+            None if self.columns is None else self.columns.matrix,
+        )
 
     def row_squares(self):
         tied = any(len(uses) > 1 for uses in self.layers.values())
@@ -241,16 +253,16 @@ class Structured(Linearization):
         # Σ_i s_i² (a_i ⊗ g_i)² = (a²)ᵀ(s² g²) at one position; several positions add up before squaring
         return Dense(self.outputs, self.jacobian()).column_squares(scale)
 
-    def _join(self, layered: dict[int, Array], columns: Any) -> Float[Array, "q"]:
-        """The flat vector of all parameters, from both kinds."""
+    def _join(self, layered: dict[int, Array], columns: Any) -> Float[Array, "*rows q"]:
+        """All parameters side by side in the last axis, from both kinds."""
         parts, start = [], 0
         for i, size in enumerate(self.plan.sizes):
             if i in layered:
-                parts.append(jnp.ravel(layered[i]))
+                parts.append(layered[i])
             else:
-                parts.append(columns[start : start + size])
+                parts.append(columns[..., start : start + size])
                 start += size
-        return jnp.concatenate(parts)
+        return jnp.concatenate(parts, axis=-1)
 
 
 def _total(parts: list[Array]) -> Array:

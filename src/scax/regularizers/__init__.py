@@ -12,3 +12,4 @@ from .manifold import Graph as Graph
 from .manifold import Manifold as Manifold
 from .manifold import knn_graph as knn_graph
 from .sum import Sum as Sum
+from .support import Support as Support

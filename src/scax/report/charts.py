@@ -108,6 +108,47 @@ def damping(name: str, steps: np.ndarray, tau: np.ndarray, accepted: np.ndarray)
         return to_svg(fig, name)
 
 
+def kept(name: str, count: np.ndarray, loss: np.ndarray, error: np.ndarray, best: int, chosen: int, label: str) -> str:
+    """Loss against what is kept along a path of strengths; the best with a ring, the chosen one filled."""
+    with styled():
+        fig = figure()
+        ax = fig.add_subplot()
+        ax.errorbar(count, loss, yerr=error, color=SERIES[0], linewidth=1.3, elinewidth=1, marker="o", markersize=3.5)
+        ax.plot(count[best], loss[best], "o", markersize=10, markerfacecolor="none", markeredgecolor=SERIES[0])
+        ax.plot(count[chosen], loss[chosen], "o", markersize=9, color=SERIES[1], zorder=4)
+        ax.axvline(count[chosen], color=FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        ax.set_xlim(left=0)
+        ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        ax.yaxis.set_major_locator(MaxNLocator(5))
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter(FuncFormatter(short))
+        ax.set_xlabel(label)
+        ax.set_ylabel("loss on rows set aside")
+        return to_svg(fig, name)
+
+
+def survivors(
+    name: str, inputs: Sequence[str], stayed: np.ndarray, strengths: Sequence[float], chosen: int, longest: int = 18
+) -> str:
+    """One row per input, one column per strength, a square where the input is used."""
+    with styled({"axes.grid": False}):
+        fig = figure(4.5, max(1.6, 0.9 + 0.17 * len(inputs)))
+        ax = fig.add_subplot()
+        for i, j in zip(*np.nonzero(stayed.T), strict=True):
+            ax.add_patch(_square(float(j), float(i), SERIES[1] if j == chosen else SERIES[0]))
+        for edge in (chosen - 0.5, chosen + 0.5):
+            ax.axvline(edge, color=INK, linewidth=1)
+        cut = [text if len(text) <= longest else f"{text[: longest - 1]}…" for text in inputs]
+        ax.set_yticks(range(len(inputs)), cut, fontsize=8)
+        places = range(0, len(strengths), max(1, len(strengths) // 5))
+        ax.set_xticks(places, [short(float(f"{strengths[j]:.1g}")) for j in places])
+        ax.set_xlim(-0.6, len(strengths) - 0.4)
+        ax.set_ylim(len(inputs) - 0.5, -0.5)
+        ax.tick_params(length=0)
+        ax.set_xlabel("strength")
+        return to_svg(fig, name)
+
+
 def scatter(name: str, truth: np.ndarray, prediction: np.ndarray, unit: str) -> str:
     """Predicted against true, with the diagonal."""
     with styled():

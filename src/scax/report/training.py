@@ -11,6 +11,9 @@ from ..train.config import TrainConfig, load
 from ..train.run_folder import FORMAT, RunFolderError, read_json
 from . import charts, page
 
+#: Inputs named in the chart of those that stay.
+MOST_INPUTS = 20
+
 
 @dataclasses.dataclass(frozen=True)
 class Run:
@@ -23,6 +26,7 @@ class Run:
     schema: dict[str, Any]
     records: list[dict[str, Any]]
     results: dict[str, Any] | None
+    path: dict[str, Any] | None = None  # how a strength was chosen
 
 
 def read_run(folder: Path) -> Run:
@@ -36,7 +40,8 @@ def read_run(folder: Path) -> Run:
         raise RunFolderError(f"{folder} has no records yet. Go on: scax resume {folder}")
     results = read_json(folder / "results.json") if (folder / "results.json").exists() else None
     config, schema = load(folder / "config.toml"), read_json(folder / "schema.json")
-    return Run(folder.resolve().name, folder, config, environment, schema, records, results)
+    path = read_json(folder / "path.json") if (folder / "path.json").exists() else None
+    return Run(folder.resolve().name, folder, config, environment, schema, records, results, path)
 
 
 def training_page(runs: list[Run]) -> str:
@@ -53,6 +58,7 @@ def training_page(runs: list[Run]) -> str:
             "<h2>On the way</h2>",
             legend,
             page.grid(_curves(runs)),
+            *_paths(runs),
             "<h2>A closer look</h2>",
             page.grid(chart for i, run in enumerate(runs) for chart in _closer(run, i, len(runs) > 1)),
             *_details(runs),
@@ -105,6 +111,33 @@ def _column(run: Run, name: str) -> np.ndarray:
     return np.array([np.nan if r.get(name) is None else r[name] for r in run.records], float)
 
 
+def _paths(runs: list[Run]) -> list[str]:
+    """How strengths were chosen: the error against what was kept, and which inputs stayed."""
+    out = []
+    for i, run in enumerate(runs):
+        path, of = run.path, f", {run.name}" if len(runs) > 1 else ""
+        if path is None:
+            continue
+        what = "neurons" if path["penalty"] == "group" else "weights"
+        kept, loss, error = (np.array(path[name], float) for name in (what, "loss", "error"))
+        label = "hidden neurons in use" if what == "neurons" else "weights that are not zero"
+        svg = charts.kept(f"run{i}-path", kept, loss, error, path["best"], path["chosen"], label)
+        note = (
+            f"Rows set aside from the training rows; one point per strength. Filled: the chosen strength, "
+            f"{path['strengths'][path['chosen']]:.2g}, the strongest within one standard error (bar) of the best."
+        )
+        out.append(page.chart(f"Loss against {what} kept{of}", svg, note))
+        stayed = np.array([np.isin(np.arange(len(path["names"])), row) for row in path["inputs"]])
+        shown = np.argsort(-stayed.sum(axis=0), kind="stable")[:MOST_INPUTS]
+        names = [path["names"][j] for j in shown]
+        svg = charts.survivors(f"run{i}-inputs", names, stayed[:, shown], path["strengths"], path["chosen"])
+        less = len(path["names"]) - len(shown)
+        note = "A square: the input is used at this strength. Between the lines: the chosen one."
+        note += f" {less} inputs that leave sooner are not shown." if less else ""
+        out.append(page.chart(f"Inputs that stay{of}", svg, note))
+    return ["<h2>How strong</h2>", page.grid(out)] if out else []
+
+
 def _closer(run: Run, number: int, several: bool) -> list[str]:
     out, tag, of = [], f"run{number}", f", {run.name}" if several else ""
     found = run.results
@@ -136,6 +169,9 @@ def _details(runs: list[Run]) -> list[str]:
         penalty = " + ".join(
             f"{n}({v:g})" for n, v in (("L2", config.l2), ("L1", config.l1), ("Group", config.group)) if v
         )
+        if run.path is not None:
+            found = f"{run.path['penalty'].capitalize()}({run.path['strengths'][run.path['chosen']]:.3g}), found"
+            penalty = f"{penalty} + {found}" if penalty else found
         hidden = "/".join(map(str, config.hidden)) or "none"
         columns = run.schema["columns"]
         used = [c["name"] for c in columns if c["kind"] != "dropped"]

@@ -8,7 +8,8 @@ from jaxtyping import Array, Float
 
 from .._struct import static, struct
 from ..linear.cholesky import solve_positive
-from ..linearize.active import active
+from ..linearize.active import active, root
+from ..linearize.base import exact
 from ..problem import Problem
 from ..surrogate import Surrogate
 from .base import Solution, Solver, reachable
@@ -61,7 +62,7 @@ class Semismooth(Solver):
     itself, and bounds what is left to gain.
 
     Boxes narrow against what pulls at them (few weights free, little damping) need many short steps; FISTA suits them
-    better. With more rows than weights the system is solved in weight space, from the columns J D^½.
+    better. With more rows than weights the system is solved in weight space, from D^½ JᵀHJ D^½.
     """
 
     tolerance: float = static(default=1e-6)
@@ -122,6 +123,12 @@ class Semismooth(Solver):
             done = (prox.sigma > 0) & (gap <= 0.1 * jnp.maximum(left, tolerance * size)) & (relative > tolerance)
             return _Iterate(point, rows, prox, relative, count, stuck), done
 
+        @exact
+        def in_weights(factor):
+            """JᵀHJ, once for a quadratic loss."""
+            rows = factor.rows(lin.jacobian()).reshape(n * k, lin.size)
+            return rows.T @ rows
+
         def newton(state: _Iterate) -> _Iterate:
             point, prox = state.point, state.prox
             residual = state.rows - point.z
@@ -134,10 +141,12 @@ class Semismooth(Solver):
                 b = solve_positive(matrix, right)
                 back = jnp.einsum("namb,mb->na", gram, factor.transpose(b.reshape(n, k)))
             else:
-                a = factor.rows(columns.columns(d).reshape(n, k, -1)).reshape(n * k, lin.size) / jnp.sqrt(total(prox))
-                inner = a.T @ a + jnp.eye(lin.size, dtype=dtype)
-                b = right - a @ solve_positive(inner, right @ a)  # M⁻¹ = I − A(I + AᵀA)⁻¹Aᵀ, A = FJD^½/√2μ
-                back = lin.jvp(d.apply(lin.vjp(factor.transpose(b.reshape(n, k))))) / total(prox)
+                # with A = FJD^½/√2μ: b = Fr − Aa, (I + AᵀA)a = AᵀFr, and then Aᵀb = a without any cancellation
+                hessian = weights if datafit.quadratic else in_weights(factor)
+                inner = root(d, root(d, hessian).T) / total(prox) + jnp.eye(lin.size, dtype=dtype)
+                pulled = root(d, lin.vjp(factor.transpose(right.reshape(n, k))))
+                back = lin.jvp(root(d, solve_positive(inner, pulled)) / total(prox))
+                b = right - factor.apply(back).reshape(-1)
             direction = residual - back
             rise = right @ b  # the dual's slope along Δz
             slack = 8 * eps * (jnp.abs(point.dual) + jnp.abs(datafit.value(point.z)))
@@ -169,7 +178,8 @@ class Semismooth(Solver):
 
         prox = _Proximal(least, jnp.zeros_like(w))
         first = at(z0, prox)
-        columns = active(lin, derivative(first, prox))
+        columns = active(lin, derivative(first, prox)) if in_samples else None
+        weights = in_weights(datafit.newton(z0)[0]) if datafit.quadratic and not in_samples else None
         start, _ = judged(first, prox, jnp.asarray(0), jnp.asarray(False))
         end = jax.lax.while_loop(
             lambda s: ~(s.gap <= tolerance) & (s.count < self.max_iterations) & ~s.stuck, newton, start

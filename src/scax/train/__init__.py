@@ -8,3 +8,4 @@ from .loop import train as train
 from .many import train_many as train_many
 from .path import Path as Path
 from .path import path as path
+from .refit import refit as refit

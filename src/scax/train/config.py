@@ -25,6 +25,8 @@ class TrainConfig:
     l2: float = 0.01
     l1: float = 0.0
     group: float = 0.0
+    penalty: str = ""  # whose strength is to be found
+    strength: str = ""  # "auto", or nothing
     steps: int = 2000
     batch_size: int = 32
     validation: float = 0.2
@@ -50,11 +52,24 @@ class TrainConfig:
             return f"--activation is {self.activation!r}: choose {', '.join(ACTIVATIONS)}."
         if any(not 1 <= width <= 100_000 for width in self.hidden):
             return f"--hidden is {','.join(map(str, self.hidden))}: widths must be between 1 and 100,000."
+        if self.strength == "auto":
+            if self.penalty not in SPARSE:
+                return f"--penalty is {self.penalty!r} and --strength auto: choose --penalty {' or '.join(SPARSE)}."
+            if getattr(self, self.penalty):
+                return (
+                    f"--{self.penalty} is {getattr(self, self.penalty):g} and --strength auto: leave one of them out."
+                )
+            return None
+        if self.strength or self.penalty:
+            return (
+                f"--penalty is {self.penalty!r} and --strength {self.strength!r}: only auto is left to a run to find."
+            )
         if self.l1 == 0 and self.l2 == 0 and self.group == 0:
             return "--l1, --l2 and --group are all 0: some penalty keeps the weights bounded; --l2 1e-6 is almost none."
         return None
 
 
+SPARSE = ("l1", "group")
 KEEPS = ("best", "last")
 TASKS = ("auto", "regression", "classification")
 ACTIVATIONS = ("tanh", "relu", "gelu", "silu", "elu", "softplus", "sigmoid")  # the MLP's, without importing JAX

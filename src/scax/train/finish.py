@@ -22,6 +22,8 @@ NEWTON_STEPS, GRADIENT_STEPS = 15, 200
 STILL = 1e-5
 #: Numbers in a Jacobian of all rows up to which it is formed (128 MB in float32).
 LARGEST_JACOBIAN = 2**25
+#: Multiply-adds of all Newton steps up to which they are taken: half a minute on one core.
+LARGEST_WORK = 1.5e11
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +45,10 @@ def finisher(problem: Problem, rows: int, outputs: int, weights: int) -> tuple[S
     """
     newton = problem.regularizer.newton and min(rows * outputs, weights) <= LARGEST_SYSTEM
     newton = newton and rows * outputs * weights <= LARGEST_JACOBIAN
+    # JᵀHJ or J D Jᵀ: once for a quadratic loss in weight space, else for each of a few Newton steps
+    each = 1 if problem.loss.quadratic and rows * outputs > weights else 5
+    work = NEWTON_STEPS * each * rows * outputs * weights * min(rows * outputs, weights)
+    newton = newton and work <= LARGEST_WORK
     options: dict[str, Any] = {
         "step_size": Constant(1.0),
         "carry": 0.0,
@@ -52,7 +58,7 @@ def finisher(problem: Problem, rows: int, outputs: int, weights: int) -> tuple[S
     if newton:
         damping = Recovering(base=1e-3, rise=4.0, fall=0.5)
         return SCA(
-            problem, damping=damping, solver=Semismooth(tolerance=1e-4, max_iterations=10), **options
+            problem, damping=damping, solver=Semismooth(tolerance=1e-4, max_iterations=20), **options
         ), NEWTON_STEPS
     damping = Recovering(base=1e-2, rise=2.0, fall=0.9)
     return SCA(problem, surrogate="full", damping=damping, **options), GRADIENT_STEPS

@@ -14,6 +14,7 @@ from ..problem import Problem
 from ..regularizers import Regularizer
 from ..sca import SCA
 from .loop import train
+from .refit import refit as without_shrinkage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,14 +58,18 @@ def path(
     batch_size: int = 32,
     key: Array | None = None,
     finish: int | None = None,
+    refit: bool = False,
     options: dict[str, Any] | None = None,
     told: Callable[[dict[str, float]], Any] | None = None,
 ) -> Path:
     """Train with every strength, each run starting from where the last, weaker one ended.
 
-    The problem's regularizer is scaled as a whole: a strength of s makes each of its parts s times as strong as given,
-    so build it with strength 1 (`GroupLasso(1.0, groups)`) and the strengths are what they say. The first run, from
-    `params`, takes `first_steps` (4·`steps`). `options` go to `SCA`. Strengths are leaves: all runs share one program.
+    Each part of the problem's regularizer that makes zeros is scaled: s times as strong as given, so build it with
+    strength 1 (`GroupLasso(1.0, groups)`) and the strengths are what they say. A ridge beside it stays as it is. The
+    first run, from `params`, takes `first_steps` (4·`steps`). With `refit` what is left of each network is trained once
+    more without the shrinkage (`scax.refit`), and judged so; the next run goes on from the network before that.
+    `told` sees a record of each strength, and ends the path there by returning True. `options` go to `SCA`.
+    Strengths are leaves: all runs share one program.
     """
     order = np.asarray(strengths, float)
     if order.ndim != 1 or len(order) == 0:
@@ -82,13 +87,21 @@ def path(
         params = train(
             method, params, data, steps=count, batch_size=batch_size, key=sub, records=1, finish=finish
         ).params
-        w = problem.layout(params).flatten(params)
-        found.append(params)
-        rows.append(np.asarray(_losses(problem, params, held), np.float64))
+        network = params
+        if refit:
+            longer = 4 * steps if first_steps is None else first_steps
+            network = without_shrinkage(
+                scaled, params, data, steps=longer, batch_size=batch_size, key=sub, options=options
+            )
+        w = problem.layout(params).flatten(network)
+        found.append(network)
+        rows.append(np.asarray(_losses(problem, network, held), np.float64))
         kept.append(int(jnp.sum(w != 0)))
         alive.append(_alive(problem.regularizer, w))
-        if told is not None:
-            told({"strength": float(strength), "loss": float(rows[-1].mean()), "weights": kept[-1]})
+        record = {"strength": float(strength), "loss": float(rows[-1].mean()), "weights": kept[-1]}
+        if told is not None and told(record) is True:
+            break
+    order = order[: len(rows)]
     share = np.asarray(held.shares(float), np.float64)
     table = np.stack(rows)
     loss = table @ share
@@ -101,10 +114,12 @@ def path(
 
 
 def scale(regularizer: Regularizer, strength: float) -> Regularizer:
-    """Each part's strength times a number; bounds stay."""
+    """The strength of each part times a number; bounds stay, and so does a ridge beside a part that makes zeros."""
     parts = getattr(regularizer, "parts", None)
     if parts is not None:
-        return dataclasses.replace(regularizer, parts=tuple(scale(part, strength) for part in parts))  # type: ignore
+        stays = lambda part: part.smooth and not regularizer.smooth
+        scaled = tuple(part if stays(part) else scale(part, strength) for part in parts)
+        return dataclasses.replace(regularizer, parts=scaled)  # type: ignore[call-arg]
     if not hasattr(regularizer, "strength"):
         return regularizer
     return dataclasses.replace(regularizer, strength=regularizer.strength * strength)  # type: ignore

@@ -37,8 +37,10 @@ from .finish import finish as sparse_end
 from .loop import evaluate
 from .run_folder import FORMAT, RunFolderError, aside, environment, read_json, write_json
 from .scores import SCORES, score
+from .strength import MOST_ROWS, chosen, neurons_kept, set_aside, summary
 
 MODEL, CHECKPOINT, METRICS, SHARDS = "model.safetensors", "checkpoint.safetensors", "metrics.jsonl", "shards"
+PATH = "path.json"  # how the strength was chosen, in a run with --strength auto
 RECORDS = 100
 WATCHED = 8192  # training rows the objective is measured on
 HELD_OUT = 65_536  # held-out rows the score is measured on
@@ -119,7 +121,8 @@ class Session:
         loss = {"regression": losses.Squared, "binary": losses.Logistic, "multiclass": losses.Softmax}[data.task]()
         start, stir = jax.random.split(jax.random.key(config.seed))
         params = self.net.init(start)
-        self.problem = Problem(self.net.apply, loss, penalty(config, params))
+        self.path = read_json(folder / PATH) if config.strength and (folder / PATH).exists() else None
+        self.problem = Problem(self.net.apply, loss, penalty(config, params, self.strength))
         parallel = hosts.parallel(self.problem.regularizer)
         self.method = SCA(self.problem, parallel=parallel)
         self.place = (lambda tree: tree) if parallel is None else parallel.place
@@ -130,6 +133,48 @@ class Session:
         self.goals = goals(config.steps)
         self.watched = data.feed.sample(WATCHED)
         self.unit = data.preprocess.target_scale
+
+    @property
+    def strength(self) -> float | None:
+        """Of --penalty, chosen on the path; None where nothing is to be chosen, or not yet."""
+        return None if self.path is None else self.path["strengths"][self.path["chosen"]]
+
+    @property
+    def undecided(self) -> bool:
+        """Whether `choose` must be called before `go`."""
+        return self.config.strength == "auto" and self.path is None
+
+    def choose(self, told: Callable[[dict[str, Any]], Any], stop: Callable[[], bool]) -> bool:
+        """Find the strength of --penalty and write path.json; False if `stop()` came first, and nothing was written.
+
+        It is found from the training rows alone, and anew by a run that is resumed before it is known.
+        """
+        params = self.carry.state.params
+        unit = dataclasses.replace(self.problem, regularizer=penalty(self.config, params))
+
+        def watch(record: dict[str, Any]) -> bool:
+            told(record)
+            return stop()
+
+        config, rows = self.config, self.data.feed.sample(MOST_ROWS)
+        found = chosen(
+            unit,
+            params,
+            *set_aside(rows, config.seed),
+            told=watch,
+            steps=max(20, config.steps // 10),
+            batch_size=config.batch_size,
+            key=jax.random.key(config.seed),
+        )
+        if stop():
+            return False
+        names = list(self.data.preprocess.schema.features)
+        self.path = summary(found) | {"penalty": config.penalty, "names": names}
+        write_json(self.folder / PATH, self.path)
+        regularizer = penalty(self.config, params, self.strength)
+        self.problem = dataclasses.replace(self.problem, regularizer=regularizer)
+        self.method = dataclasses.replace(self.method, problem=self.problem)
+        return True
 
     @property
     def weights(self) -> int:
@@ -215,7 +260,7 @@ class Session:
             "accepted": float(self.carry.taken) / count,
             "damping": float(self.carry.state.damping),
         }
-        if self.config.l1 or self.config.group:
+        if not self.problem.regularizer.smooth:
             record["weights_kept"] = sum(int(jnp.count_nonzero(leaf)) for leaf in jax.tree.leaves(solution))
             record["neurons_kept"] = neurons_kept(solution)
         if self.data.held_out is not None:
@@ -268,6 +313,8 @@ class Session:
             "kept": kept,
             "final": final,
         }
+        if self.path is not None:
+            results["path"] = self.path
         if self.data.held_out is not None:
             x, y = self.data.held_out
             results["rows"]["validation"] = len(x)
@@ -293,8 +340,10 @@ class Session:
         return results
 
 
-def penalty(config: TrainConfig, params: Any) -> Regularizer:
-    """The sum of the penalties with a strength."""
+def penalty(config: TrainConfig, params: Any, strength: float | None = None) -> Regularizer:
+    """The sum of the penalties with a strength; one that is to be found has strength 1 until it is."""
+    if config.strength:
+        config = dataclasses.replace(config, strength="", **{config.penalty: 1.0 if strength is None else strength})
     parts: list[Regularizer] = []
     if config.l2 or not (config.l1 or config.group):
         parts.append(L2(config.l2))
@@ -377,11 +426,6 @@ def goals(steps: int) -> list[int]:
     every = -(-steps // min(RECORDS, steps))
     early = np.round(np.geomspace(1, every, 12)).astype(int).tolist()
     return sorted({*early, *range(every, steps, every), steps})
-
-
-def neurons_kept(params: Any) -> int:
-    """Hidden neurons from which at least one weight leaves."""
-    return sum(int(np.sum(np.any(np.asarray(layer["weight"]) != 0, axis=1))) for layer in params[1:])
 
 
 def _split(config: TrainConfig) -> Split:

@@ -1,0 +1,74 @@
+"""How strong a sparse penalty should be, chosen on training rows set aside for it: --strength auto, alpha="auto"."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..batch import Batch
+from ..problem import Problem
+from .path import Path, path
+
+#: From almost none to one under which standardized columns leave nothing.
+STRENGTHS = np.geomspace(1e-4, 0.1, 13)
+#: Training rows that take part at most, and the share of them that judges.
+MOST_ROWS, FRACTION = 20_000, 0.25
+#: A loss this many times the best ends the path: stronger penalties only leave less.
+HOPELESS = 1.5
+
+
+def set_aside(rows: Batch, seed: int) -> tuple[tuple, tuple]:
+    """(rows to train on, rows to judge by), drawn from the seed."""
+    shuffled = np.random.default_rng(seed).permutation(rows.x.shape[0])
+    held, rest = np.split(shuffled, [max(1, round(FRACTION * len(shuffled)))])
+    part = lambda places: (rows.x[places], rows.y[places])
+    return part(rest), part(held)
+
+
+def chosen(
+    problem: Problem,
+    params: Any,
+    data: Any,
+    validation: Any,
+    *,
+    told: Callable[[dict[str, float]], Any] | None = None,
+    **options: Any,
+) -> Path:
+    """The path of a problem whose sparse penalty has strength 1, up to a hopeless strength, or until `told` says so.
+
+    `options` are those of `path`.
+    """
+    best = np.inf
+
+    def watch(record: dict[str, float]) -> bool:
+        nonlocal best
+        best = min(best, record["loss"])
+        return (told is not None and told(record) is True) or record["loss"] > HOPELESS * best
+
+    return path(problem, STRENGTHS, params=params, data=data, validation=validation, told=watch, **options)
+
+
+def survivors(found: Path) -> list[list[int]]:
+    """For each strength, the inputs of an MLP from which a weight leaves."""
+    first = [np.asarray(params[0]["weight"]) for params in found.params]
+    return [np.flatnonzero(np.any(weight != 0, axis=1)).tolist() for weight in first]
+
+
+def neurons_kept(params: Any) -> int:
+    """Hidden neurons of an MLP from which at least one weight leaves."""
+    return sum(int(np.sum(np.any(np.asarray(layer["weight"]) != 0, axis=1))) for layer in params[1:])
+
+
+def summary(found: Path) -> dict[str, Any]:
+    """What a run folder keeps of a path: one entry per strength, and the places of the best and the chosen one."""
+    return {
+        "strengths": found.strengths.tolist(),
+        "loss": [float(v) for v in found.loss],
+        "excess": [float(v) for v in found.excess],
+        "error": [float(v) for v in found.error],
+        "weights": found.weights.tolist(),
+        "neurons": [neurons_kept(params) for params in found.params],
+        "inputs": survivors(found),
+        "best": found.best,
+        "chosen": found.suggested,
+    }
