@@ -131,7 +131,7 @@ class Iteration:
         signs = jax.random.rademacher(jax.random.key(self.state.count), (lin.outputs.shape[1],), whole.dtype)
         signs = signs if lin.outputs.shape[1] > 1 else jnp.ones_like(signs)
         root = self.shares[:, None] * jnp.sqrt(self._diagonal(lin)) * signs
-        common = jnp.sum(lin.vjp(self._padded(lin, root)) ** 2)
+        common = lin.pulled_square(self._padded(lin, root))
         rows = self.effective_rows()
         # about the mean of L rows S is too small by the factor 1 − 1/L; a hundredth of S: signs may say too much
         about = jnp.maximum(whole - common, whole / 100) / jnp.maximum(1 - 1 / rows, 0.5)

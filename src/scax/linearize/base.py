@@ -36,6 +36,10 @@ class Linearization:
         """Jᵀ v."""
         raise NotImplementedError
 
+    def pulled_square(self, v: Float[Array, "n k"]) -> Float[Array, ""]:
+        """‖Jᵀv‖²."""
+        return jnp.sum(self.vjp(v) ** 2)
+
     def jacobian(self) -> Float[Array, "n k q"]:
         """J."""
         raise NotImplementedError

@@ -112,9 +112,12 @@ class Shared(Linearization):
         for part, piece in zip(held, own, strict=True):
             whole.append(part.join(every[:, start : start + piece.size]))
             start += piece.size
-        layered = dict(zip(self.parts, whole, strict=False))
+        layered = {i: jnp.ravel(leaf) for i, leaf in zip(self.parts, whole, strict=False)}
         rest = None if self.rest is None else whole[-1]
         return self.own._join(layered, rest) if isinstance(self.own, Structured) else rest
+
+    def pulled_square(self, v):
+        return jax.lax.psum(sum(jnp.sum(part.vjp(v) ** 2) for part in self._held), self.axis)
 
     def row_squares(self):
         return self._row_squares
