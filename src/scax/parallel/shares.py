@@ -30,7 +30,7 @@ class Shared(Linearization):
         self.axis, self.unit, self.size = axis, (jax.lax.axis_index(axis), units), w.shape[0]
         n, mine = x.shape[0], own_rows(x, axis, units)
         self.own = own = Structured(network, w, mine, n) if form == "structured" else Dense.of(network, w, mine)
-        layers = own.layers if isinstance(own, Structured) else {}
+        layers, held = (own.layers, own.leaves) if isinstance(own, Structured) else ({}, ())
         met = [a for uses in layers.values() for use in uses for a in (use.inputs, use.sensitivities) if a is not None]
         rest = own if isinstance(own, Dense) else own.columns
         few = [] if rest is None or rest.size > FEW else [rest.matrix]
@@ -45,7 +45,7 @@ class Shared(Linearization):
             for leaf, uses in layers.items()
         }
         self.parts: dict[int, _Cut | _Tied] = {
-            leaf: (_Cut(uses[0], own.leaves[leaf], self.unit) if len(uses) == 1 else _Tied(uses, own, leaf, self.unit))
+            leaf: (_Cut(uses[0], held[leaf], self.unit) if len(uses) == 1 else _Tied(uses, held[leaf], self.unit))
             for leaf, uses in self.layers.items()
         }
         self.rest = None
@@ -99,22 +99,26 @@ class Shared(Linearization):
     def jvp(self, delta):
         return jax.lax.psum(self._own_jvp(delta), self.axis)
 
+    @exact
     def vjp(self, v):
-        return self.moved(None, v)
+        return self._joined([part.vjp(v).reshape(-1) for part in self._held])
 
     @exact
     def moved(self, h, v):
-        held, own = self._held, [part.vjp(v).reshape(-1) for part in self._held]
-        if h is not None:
-            own = [change + share.reshape(-1) for change, share in zip(own, self._split(h), strict=True)]
+        pairs = zip(self._held, self._split(h), strict=True)
+        return self._joined([part.vjp(v).reshape(-1) + own.reshape(-1) for part, own in pairs])
+
+    def _joined(self, own: list[Array]) -> Float[Array, "q"]:
+        """The whole vector from all devices' shares."""
         every = jax.lax.all_gather(jnp.concatenate(own), self.axis)  # [units, Q/units and padding]
         whole, start = [], 0
-        for part, piece in zip(held, own, strict=True):
+        for part, piece in zip(self._held, own, strict=True):
             whole.append(part.join(every[:, start : start + piece.size]))
             start += piece.size
+        if not isinstance(self.own, Structured):
+            return whole[0]
         layered = {i: jnp.ravel(leaf) for i, leaf in zip(self.parts, whole, strict=False)}
-        rest = None if self.rest is None else whole[-1]
-        return self.own._join(layered, rest) if isinstance(self.own, Structured) else rest
+        return self.own._join(layered, None if self.rest is None else whole[-1])
 
     def pulled_square(self, v):
         return jax.lax.psum(sum(jnp.sum(part.vjp(v) ** 2) for part in self._held), self.axis)
@@ -189,8 +193,8 @@ class _Cut:
 class _Tied:
     """A parameter used in several places: each device finds all of it, and keeps a share."""
 
-    def __init__(self, uses: list[Layer], own: Any, leaf: int, unit):
-        self.uses, self.leaf, self.unit = uses, own.leaves[leaf], unit
+    def __init__(self, uses: list[Layer], leaf: Array, unit):
+        self.uses, self.leaf, self.unit = uses, leaf, unit
 
     def share(self, leaf: Array) -> Array:
         return _own(jnp.ravel(leaf), 0, self.unit)
