@@ -85,7 +85,7 @@ def collectives(sca, params, batch):
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_messages_of_the_exact_step(loss):
-    """Rows, JJᵀ, δ, the check of the new point; in branches taken at times, the check of the mean, and one number of S."""
+    """Rows, JJᵀ, δ, the check of the new point; in branches taken at times, that of the mean, and one number of S."""
     problem, params, batch = setting(loss)
     sca = scax.SCA(problem, parallel=scax.Parallel(DEVICES))
     assert sorted(collectives(sca, params, batch)) == ["all-gather"] * 4 + ["all-reduce"] * 2
