@@ -294,9 +294,10 @@ def _processes(found: dict) -> str:
     most = max(int(p) for counts in found["schemes"].values() for p in counts)
     busy = "" if found["load"] < most + 1 else ", so that other programs had their share and seconds say little"
     lines = [
-        f"`python -m experiments.scaling processes` on {found['cores']} cores (load average {found['load']}{busy}): the "
-        f"same network and batch, P processes over loopback with one core each, the median of {found['steps']} steps. "
-        "One process takes the plain step; efficiency = its seconds / (P × seconds with P). Processor: seconds in "
+        f"`python -m experiments.scaling processes` on {found['cores']} cores (load average {found['load']}{busy}): "
+        "the same network and batch, P processes over loopback with one core each, the median of "
+        f"{found['steps']} steps. One process takes the plain step; "
+        "efficiency = its seconds / (P × seconds with P). Processor: seconds in "
         "which process 0 did not wait. Message: an all-gather of as many numbers as there are weights, alone. "
         f"The same step on 8 rows takes {found['floor']:.3f} seconds: reading and writing weights, which no scheme "
         f"shares. The model of `exact` is that, a P-th of the rest, and {LARGE_MESSAGES} messages.",

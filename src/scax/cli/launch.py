@@ -25,7 +25,9 @@ def register(cli: typer.Typer) -> None:
 
 def launch(
     processes: Annotated[int, typer.Option("-n", help="Processes; each gets an equal share of the cores.")],
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND …", help="train or resume, and its options.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="After --: train or resume, and its options.")
+    ],
 ) -> None:
     """Run `scax train` or `scax resume` as several processes that take every step together."""
     absurd("n", processes, 1, 1024)

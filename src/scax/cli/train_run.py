@@ -17,7 +17,7 @@ from ..train.config import TrainConfig
 from ..train.run_folder import locked
 from ..train.scores import SCORES
 from ..train.tensorboard import EventFiles
-from .errors import INTERRUPTED, UserError
+from .errors import INTERRUPTED
 from .live import Display
 
 SHOWN = 24  # columns of a table listed in the terminal; schema.json has them all
@@ -70,10 +70,6 @@ def _run(
             f"{session.data.rows:,} rows; {held:,} held out."
         )
     if session.undecided:
-        if hosts.several():
-            raise UserError(
-                "--strength auto looks for the strength in one process: run it so, then give the number it finds."
-            )
         _choose(session, machine)
     written = None if events is None or not hosts.first() else EventFiles(events, session.step)
     shown = not machine and console.is_terminal and hosts.first()

@@ -36,10 +36,6 @@ class Linearization:
         """Jᵀ v."""
         raise NotImplementedError
 
-    def pulled_square(self, v: Float[Array, "n k"]) -> Float[Array, ""]:
-        """‖Jᵀv‖²."""
-        return jnp.sum(self.vjp(v) ** 2)
-
     def jacobian(self) -> Float[Array, "n k q"]:
         """J."""
         raise NotImplementedError
@@ -55,6 +51,10 @@ class Linearization:
     def moved(self, h: Float[Array, "q"], v: Float[Array, "n k"]) -> Float[Array, "q"]:
         """h + Jᵀ v: asked for together, so that devices which share J add up their shares before they send them."""
         return h + self.vjp(v)
+
+    def pulled_square(self, v: Float[Array, "n k"]) -> Float[Array, ""]:
+        """‖Jᵀ v‖²: asked for as such, so that devices which share J exchange one number."""
+        return jnp.sum(self.vjp(v) ** 2)
 
     def row_squares(self) -> Float[Array, "n k"]:
         """‖J_i‖² for every row: the diagonal of JJᵀ, for preconditioning."""
@@ -91,4 +91,4 @@ def spectral_norm(lin: Linearization, dtype, rounds: int = 12) -> Float[Array, "
         return v / jnp.maximum(jnp.linalg.norm(v), jnp.finfo(dtype).tiny)
 
     v = jax.lax.fori_loop(0, rounds, turn, start / jnp.linalg.norm(start))
-    return jnp.sum(lin.vjp(v) ** 2)
+    return lin.pulled_square(v)

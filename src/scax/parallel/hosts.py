@@ -55,15 +55,6 @@ def first() -> bool:
     return jax.process_index() == 0
 
 
-def several() -> bool:
-    """Whether there are other processes."""
-    if not _joined:
-        return False
-    import jax
-
-    return jax.process_count() > 1
-
-
 def meet() -> None:
     """Wait until all processes are here."""
     agreed(None)

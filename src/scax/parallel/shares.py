@@ -108,6 +108,10 @@ class Shared(Linearization):
         pairs = zip(self._held, self._split(h), strict=True)
         return self._joined([part.vjp(v).reshape(-1) + own.reshape(-1) for part, own in pairs])
 
+    @exact
+    def pulled_square(self, v):
+        return jax.lax.psum(_total([jnp.sum(part.vjp(v) ** 2) for part in self._held]), self.axis)
+
     def _joined(self, own: list[Array]) -> Float[Array, "q"]:
         """The whole vector from all devices' shares."""
         every = jax.lax.all_gather(jnp.concatenate(own), self.axis)  # [units, Q/units and padding]
@@ -119,9 +123,6 @@ class Shared(Linearization):
             return whole[0]
         layered = {i: jnp.ravel(leaf) for i, leaf in zip(self.parts, whole, strict=False)}
         return self.own._join(layered, None if self.rest is None else whole[-1])
-
-    def pulled_square(self, v):
-        return jax.lax.psum(sum(jnp.sum(part.vjp(v) ** 2) for part in self._held), self.axis)
 
     def row_squares(self):
         return self._row_squares

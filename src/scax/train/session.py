@@ -154,7 +154,7 @@ class Session:
 
         def watch(record: dict[str, Any]) -> bool:
             told(record)
-            return stop()
+            return hosts.agreed(stop())
 
         config, rows = self.config, self.data.feed.sample(MOST_ROWS)
         found = chosen(
@@ -166,11 +166,12 @@ class Session:
             batch_size=config.batch_size,
             key=jax.random.key(config.seed),
         )
-        if stop():
+        if hosts.agreed(stop()):
             return False
         names = list(self.data.preprocess.schema.features)
         self.path = summary(found) | {"penalty": config.penalty, "names": names}
-        write_json(self.folder / PATH, self.path)
+        if hosts.first():
+            write_json(self.folder / PATH, self.path)
         regularizer = penalty(self.config, params, self.strength)
         self.problem = dataclasses.replace(self.problem, regularizer=regularizer)
         self.method = dataclasses.replace(self.method, problem=self.problem)
