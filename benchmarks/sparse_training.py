@@ -2,6 +2,7 @@
 
 python -m benchmarks.sparse_training --prepare splits.npz --data-dir DIR [--splits 20]
 python -m benchmarks.sparse_training --splits-file splits.npz [--jobs 16] [--sets casp] [--networks paper wide]
+python -m benchmarks.sparse_training --show docs/results/sparse-training-paper.json
 
 The first command reads the tables and stores the splits; the second needs nothing but JAX, optax and this package, and
 spreads (set, network, some splits) over processes of one core each. Per split a quarter of the rows is for the test; a
@@ -33,9 +34,10 @@ STRENGTHS = {"l1": np.geomspace(3e-4, 6e-3, 7), "group": np.geomspace(3e-4, 1e-2
 STRENGTHS["gradients"] = np.geomspace(5e-4, 2e-2, 8)
 FIRST, NEXT = 4000, 1000
 STEPS = FIRST + 6 * NEXT
-RATES = (3e-3, 1e-2, 3e-2)
-RIDGES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
-METHODS = ("scax l1", "scax group", "proximal adam", "proxsgd", "adam, pruned", "lassonet")
+RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+DECAYS = (0.0, 1e-4, 1e-3, 1e-2)  # ridges of Adam with pruning
+RIDGES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+METHODS = ("scax l1", "scax l1, no refit", "scax group", "proximal adam", "proxsgd", "adam, pruned", "lassonet")
 
 
 # -- the splits --------------------------------------------------------------------------------------
@@ -150,8 +152,8 @@ def compared(widths: tuple[int, ...], split: dict, seed: int, lassonet: bool) ->
             for ridge in (1e-4, 1e-3):
                 end = scax.refit(problem, params, train, steps=FIRST, batch_size=BATCH, ridge=ridge)
                 candidates.append((end, [strength, ridge]))
-        timed(f"scax {name}", best(candidates) | {"path": path.weights.tolist()})
-        row[f"scax {name}"]["without refit"] = best(candidates[: len(path.params)])["test"]
+        row[f"scax {name}, no refit"] = best(candidates[: len(path.params)])
+        timed(f"scax {name}", best(candidates) | {"path": path.weights.tolist(), "candidates": len(candidates)})
 
     grid = jnp.asarray([(r, s) for r in RATES for s in STRENGTHS["gradients"]], jnp.float32)
     ones, key = jnp.ones_like(flat), jax.random.key(seed)
@@ -164,21 +166,23 @@ def compared(widths: tuple[int, ...], split: dict, seed: int, lassonet: bool) ->
 
     @jax.jit
     @jax.vmap
-    def prune(rate):
-        w = proximal(net, back, flat, data, key, rate, 0.0, ones, STEPS * 2 // 3, "proximal adam")
+    def prune(setting):
+        rate, ridge = setting
+        w = proximal(net, back, flat, data, key, rate, 0.0, ones, STEPS * 2 // 3, "proximal adam", ridge)
         mask = (jnp.abs(w) >= jnp.sort(jnp.abs(w))[-limit]).astype(w.dtype)
         other = jax.random.fold_in(key, 1)
-        return proximal(net, back, w, data, other, rate / 3, 0.0, mask, STEPS // 3, "proximal adam")
+        return proximal(net, back, w, data, other, rate / 3, 0.0, mask, STEPS // 3, "proximal adam", ridge)
 
-    pruned = prune(jnp.asarray(RATES, jnp.float32))
-    timed("adam, pruned", best([(back(w), r) for w, r in zip(pruned, RATES, strict=True)]))
+    settings = [(rate, ridge) for rate in RATES for ridge in DECAYS]
+    pruned = prune(jnp.asarray(settings, jnp.float32))
+    timed("adam, pruned", best([(back(w), list(s)) for w, s in zip(pruned, settings, strict=True)]))
     if lassonet:
         timed("lassonet", lasso_network(widths, split, limit, seed))
     return row
 
 
-def proximal(net, back, w, data, key, rate, strength, mask, steps: int, kind: str):
-    """Minimize loss + strength ‖w‖₁ by proximal steps with cosine decay, masked weights held at zero.
+def proximal(net, back, w, data, key, rate, strength, mask, steps: int, kind: str, ridge=0.0):
+    """Minimize loss + ½ ridge ‖w‖² + strength ‖w‖₁ by proximal steps with cosine decay, masked weights held at zero.
 
     "proximal adam": Adam's step, then the prox of ℓ1 in Adam's own metric diag(√v̂). "proxsgd" (Yang et al., 2020):
     ŵ = argmin m̂ᵀw' + ½(w' − w)ᵀdiag(√v̂)(w' − w) + strength ‖w'‖₁, and a diminishing step towards it; such steps mix
@@ -194,7 +198,7 @@ def proximal(net, back, w, data, key, rate, strength, mask, steps: int, kind: st
     soft = lambda w, t: jnp.sign(w) * jnp.maximum(jnp.abs(w) - t, 0)
 
     def loss(w, rows):
-        return jnp.mean((net.apply(back(w), x[rows])[:, 0] - y[rows]) ** 2)
+        return jnp.mean((net.apply(back(w), x[rows])[:, 0] - y[rows]) ** 2) + ridge / 2 * jnp.sum(w**2)
 
     def step(carry, now):
         w, _, state = carry
@@ -301,7 +305,7 @@ def markdown(results: dict) -> str:
         "| network | set | splits | dense | " + " | ".join(METHODS) + " | weights kept | over dense | ≤ 1% |",
         "|---|---|---|---|" + "---|" * len(METHODS) + "---|---|---|",
     ]
-    pairs = ["| network | set | " + " | ".join(METHODS[2:]) + " | at or below all |", "|---|---|" + "---|" * 5]
+    pairs = ["| network | set | " + " | ".join(METHODS[3:]) + " | at or below all |", "|---|---|" + "---|" * 5]
     for network in NETWORKS:
         for name in SETS:
             rows = [r for r in results["rows"] if r["set"] == name and r["network"] == network]
@@ -310,7 +314,9 @@ def markdown(results: dict) -> str:
             dense = np.array([r["dense"]["test"] for r in rows])
             value = lambda r, m: np.nan if m not in r or r[m]["test"] is None else r[m]["test"]
             errors = {m: np.array([value(r, m) for r in rows]) for m in METHODS}
-            ours = min(METHODS[:2], key=lambda m: np.inf if np.isnan(errors[m]).any() else errors[m].mean())
+            ours = min(
+                ("scax l1", "scax group"), key=lambda m: np.inf if np.isnan(errors[m]).any() else errors[m].mean()
+            )
             share = np.mean([r[ours]["weights"] / r["weights"] for r in rows])
             cells = ["none" if np.isnan(e).any() else f"{e.mean():.4f}" for e in errors.values()]
             over = errors[ours].mean() / dense.mean() - 1
@@ -320,7 +326,7 @@ def markdown(results: dict) -> str:
                 f"{over:+.1%} | {'met' if over <= 0.01 else 'missed'} |"
             )
             cells, fine = [], True
-            for m in METHODS[2:]:
+            for m in METHODS[3:]:
                 gap = errors[m] - errors[ours]
                 if np.isnan(gap).any():
                     cells.append("none")
@@ -344,7 +350,11 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--lassonet", action="store_true", help="LassoNet too: needs the packages lassonet and torch")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    parser.add_argument("--show", type=Path, default=None, help="print the tables of a results file")
     options = parser.parse_args()
+    if options.show is not None:
+        print(markdown(json.loads(options.show.read_text())))
+        return
     if options.prepare is not None:
         prepare(options.prepare, options.data_dir, options.splits)
         return

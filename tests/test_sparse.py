@@ -149,3 +149,49 @@ def test_the_example_ends_with_a_network_a_fifth_of_the_size(tmp_path, capsys):
     assert small.before.stored >= 5 * small.after.stored
     assert {1, 4, 9} <= set(small.inputs.tolist())  # the columns that decide the target
     assert "inputs used: c" in capsys.readouterr().out
+
+
+# -- refit -------------------------------------------------------------------------------------------
+
+
+def test_refit_trains_what_is_left_and_nothing_else(data, trained):
+    problem, result = trained
+    end = scax.refit(problem, result.params, data, steps=150, batch_size=30, ridge=1e-6)
+    before, after = (np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(p)]) for p in (result.params, end))
+    assert np.all(after[before == 0] == 0)
+    assert np.any(after != before)
+    loss = lambda params: float(problem.objective(params, *data)) - float(problem.regularizer.value(_flat(params)))
+    assert loss(end) < loss(result.params)  # the group penalty had shrunk what it kept
+    strong = scax.refit(problem, result.params, data, steps=150, batch_size=30, ridge=10.0)
+    assert np.linalg.norm(_flat(strong)) < np.linalg.norm(_flat(end))
+
+
+def test_a_path_with_refit_is_judged_by_the_refitted_networks(data):
+    x, y = data
+    params = NET.init(jax.random.key(0))
+    problem = scax.Problem(NET.apply, scax.Squared(), scax.L2(1e-4) + scax.L1(1.0))
+    both = [
+        scax.path(
+            problem, [3e-2], params=params, data=(x[:90], y[:90]), validation=(x[90:], y[90:]), first_steps=60,
+            batch_size=30, refit=refit,
+        )
+        for refit in (False, True)
+    ]  # fmt: skip
+    assert both[0].weights[0] == both[1].weights[0] < 100
+    assert both[1].loss[0] < both[0].loss[0]
+    assert sys.modules["scax.train.path"].scale(problem.regularizer, 2.0).ridge == 1e-4  # the ridge beside it stays
+
+
+def test_support_holds_weights_at_zero():
+    free = jnp.asarray([True, False, True])
+    part, w = scax.Support(free), jnp.asarray([1.0, 2.0, -3.0])
+    np.testing.assert_array_equal(part.prox(w, 0.5), [1, 0, -3])
+    assert part.value(w) == np.inf
+    assert part.value(part.prox(w, 1.0)) == 0
+    np.testing.assert_array_equal(part.take(jnp.asarray([1, 2])).free, [False, True])
+    with pytest.raises(ValueError, match="which of 3 weights may move but the network trains"):
+        scax.SCA(scax.Problem(NET.apply, scax.Squared(), scax.L2(1.0) + part)).init(NET.init(jax.random.key(0)))
+
+
+def _flat(params):
+    return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(params)])

@@ -1,6 +1,7 @@
 """Weights that stay zero: a sparse network trained on without what made it sparse."""
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool
 
 from .._struct import struct
@@ -15,7 +16,7 @@ class Support(Regularizer):
     `L2(s) + Support(w != 0)` trains what a sparse penalty has kept, without that penalty's shrinkage.
     """
 
-    free: Bool[Array, "*q"]
+    free: Bool[Array, "*q"] | Bool[np.ndarray, "*q"]
     newton = True
 
     def rough(self, w):
