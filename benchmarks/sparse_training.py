@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,12 +31,12 @@ SETS = {
 NETWORKS = {"paper": None, "wide": (40, 20)}
 SHARE = 0.25
 BATCH = 32
-STRENGTHS = {"l1": np.geomspace(3e-4, 6e-3, 7), "group": np.geomspace(3e-4, 1e-2, 7)}
+STRENGTHS = {"l1": np.geomspace(3e-4, 1.2e-2, 8), "group": np.geomspace(3e-4, 2e-2, 8)}
 STRENGTHS["gradients"] = np.geomspace(5e-4, 2e-2, 8)
 FIRST, NEXT = 4000, 1000
-STEPS = FIRST + 6 * NEXT
-RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
-DECAYS = (0.0, 1e-4, 1e-3, 1e-2)  # ridges of Adam with pruning
+STEPS = FIRST + 7 * NEXT
+RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
+DECAYS = (0.0, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1)  # ridges of Adam with pruning
 RIDGES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 METHODS = ("scax l1", "scax l1, no refit", "scax group", "proximal adam", "proxsgd", "adam, pruned", "lassonet")
 
@@ -146,7 +147,7 @@ def compared(widths: tuple[int, ...], split: dict, seed: int, lassonet: bool) ->
             problem, STRENGTHS[name], params=start, data=train, validation=held, steps=NEXT, first_steps=FIRST,
             batch_size=BATCH, key=jax.random.key(seed),
         )  # fmt: skip
-        candidates = list(zip(path.params, [float(s) for s in path.strengths], strict=True))
+        candidates: list[tuple[Any, Any]] = list(zip(path.params, [float(s) for s in path.strengths], strict=True))
         small = [c for c, size in zip(candidates, path.weights, strict=True) if 0 < size <= limit]
         for params, strength in small:
             for ridge in (1e-4, 1e-3):
@@ -204,7 +205,8 @@ def proximal(net, back, w, data, key, rate, strength, mask, steps: int, kind: st
         w, _, state = carry
         rows, t = now
         update, state = adam.update(jax.grad(loss)(w, rows), state)
-        metric = jnp.sqrt(state.nu / (1 - 0.999 ** (t + 1.0))) + 1e-8
+        moments: Any = state
+        metric = jnp.sqrt(moments.nu / (1 - 0.999 ** (t + 1.0))) + 1e-8
         length = rate * 0.5 * (1 + jnp.cos(jnp.pi * t / steps))
         if kind == "proxsgd":
             target = soft(w - update, strength / metric)

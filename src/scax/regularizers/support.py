@@ -26,7 +26,7 @@ class Support(Regularizer):
         return jnp.where(self.free, w, 0)
 
     def prox_derivative(self, w, x, step):
-        return ProxDerivative(self.free.astype(w.dtype))
+        return ProxDerivative(jnp.asarray(self.free, w.dtype))
 
     def take(self, index):
         return Support(self.free[index])

@@ -135,14 +135,14 @@ class Semismooth(Solver):
             d = derivative(point, prox)
             factor, _, _ = datafit.newton(point.z)
             right = factor.apply(residual).reshape(-1)
-            if in_samples:
+            if columns is not None:
                 gram = (columns.gram(d) / total(prox)).reshape(n, k, n, k)
                 matrix = factor.sandwich(gram).reshape(n * k, n * k) + jnp.eye(n * k, dtype=dtype)
                 b = solve_positive(matrix, right)
                 back = jnp.einsum("namb,mb->na", gram, factor.transpose(b.reshape(n, k)))
             else:
                 # with A = FJD^½/√2μ: b = Fr − Aa, (I + AᵀA)a = AᵀFr, and then Aᵀb = a without any cancellation
-                hessian = weights if datafit.quadratic else in_weights(factor)
+                hessian = in_weights(factor) if weights is None else weights
                 inner = root(d, root(d, hessian).T) / total(prox) + jnp.eye(lin.size, dtype=dtype)
                 pulled = root(d, lin.vjp(factor.transpose(right.reshape(n, k))))
                 back = lin.jvp(root(d, solve_positive(inner, pulled)) / total(prox))
