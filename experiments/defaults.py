@@ -414,7 +414,13 @@ def plot(results: dict, folder: pathlib.Path) -> None:
             found = results["baselines"].get(name, {})
             for i, (method, best) in enumerate((m, found[m]) for m in RATES if m in found):
                 ax.loglog(
-                    HORIZONS[1:], [b["excess"] for b in best], f"C{i % 6 + 1}:", marker="s", ms=3, lw=1, label=method
+                    HORIZONS[1:],
+                    [b["excess"] for b in best],
+                    f"C{(1, 2, 3, 4, 5, 6, 8, 9)[i]}:",
+                    marker="s",
+                    ms=3,
+                    lw=1,
+                    label=method,
                 )
         ax.loglog((50, 500, 4000), CASES[name].wanted, "kx", ms=7, label="aimed at")
         ax.set(title=name, xlabel="iterations")

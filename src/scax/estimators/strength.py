@@ -11,8 +11,8 @@ FIRST = 2
 MOST_ROWS, FRACTION = 512, 0.25
 #: Rows that take part in a path of sparse networks at most, and steps for each strength (the first takes four times).
 MOST_PATH_ROWS, PATH_STEPS = 4096, 100
-#: Steps for one trial, if that is neither less than 2 epochs nor more than 12.
-STEPS = 32
+#: Steps for one trial, if that is neither less than 6 epochs nor more than 24: short trials favor weak penalties.
+STEPS = 96
 
 
 def repeats(rows: int) -> int:
@@ -22,7 +22,7 @@ def repeats(rows: int) -> int:
 
 def passes(rows: int, batch_size: int) -> int:
     """Epochs for one trial."""
-    return int(np.clip(STEPS * batch_size // rows, 2, 12))
+    return int(np.clip(STEPS * batch_size // rows, 6, 24))
 
 
 def climb(trial: Callable[[float], float]) -> float:
