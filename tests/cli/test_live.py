@@ -82,6 +82,24 @@ def test_tensorboard_sees_what_the_run_folder_holds(scax):
             assert found[record["step"], tag] == pytest.approx(record[key], rel=1e-6)
 
 
+def test_a_resumed_run_goes_on_in_the_same_event_files(scax):
+    pytest.importorskip("tensorboardX", reason="needs the extra: pip install 'scax[tensorboard]'")
+    from scax.train import session as sessions
+    from scax.train.config import load as load_config
+
+    regression(Path("t.csv"))
+    assert scax("train", "t.csv", "--target", "price", *SMALL, "--out", "run").code == 0
+    config = load_config(Path("run/config.toml"))
+    session = sessions.start(Path("cut"), config, *sessions.survey(config), "")
+    assert not session.go(lambda r: None, lambda s: None, lambda: session.step >= 7, 0.0)
+    reached = session.step
+    outcome = scax("resume", "cut", "--tensorboard", "events")
+    assert outcome.code == 0, outcome.err
+    steps = {step for step, tag, _ in events("events") if tag == "training/objective"}
+    known = [json.loads(line)["step"] for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    assert steps == {step for step in known if step > reached} != set()
+
+
 def test_without_tensorboard_one_line_says_what_to_install(refused, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     regression(Path("t.csv"))
