@@ -15,7 +15,7 @@ from .statistics import numbers
 
 COLORS = {
     "sgd": 1, "adagrad": 2, "rmsprop": 4, "adam": 5, "sca": 0, "sca-damped": 3, "sca-paper": 7,
-    "sca-1": 0, "sca-4": 3, "sca-16": 6,
+    "sca-1": 0, "sca-4": 3, "sca-16": 6, "sca-64": 8,
 }  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def susy_roc(found: dict[str, Any]) -> str:
                 values = numbers(method["roc"])
                 strong = name == "sca-1"
                 color = SERIES[COLORS[name.removesuffix("-tuned")]]
-                width, dashes = 2.4 if strong else 1.3, (0, (4, 2)) if name in {"sca-4", "sca-16"} else "-"
+                width, dashes = 2.4 if strong else 1.3, (0, (4, 2)) if name in {"sca-4", "sca-16", "sca-64"} else "-"
                 x = np.linspace(0, 1, len(values))
                 ax.plot(x, values, color=color, linewidth=width, linestyle=dashes, label=method["label"])
             ax.set_title(problem["about"], fontsize=10)

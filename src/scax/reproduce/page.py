@@ -217,8 +217,13 @@ def _share(row: dict[str, Any]) -> float:
 
 
 def cost(part: dict[str, Any]) -> str:
-    """What it took, and where."""
-    return f"{part['seconds']:.0f} seconds, {part['processor_seconds']:.0f} of processor time ({machine(part)})"
+    """What it took, and where; results put together by hand say how in a note."""
+    took = (
+        [f"{part['seconds']:.0f} seconds, {part['processor_seconds']:.0f} of processor time"]
+        if "seconds" in part
+        else []
+    )
+    return f"{', '.join([*took, *([part['note']] if 'note' in part else [])])} ({machine(part)})"
 
 
 def machine(part: dict[str, Any]) -> str:
