@@ -2,7 +2,6 @@
 
     python -m experiments.scaling async --data-dir DIR          4 workers on CASP against as many synchronous steps
     python -m experiments.scaling kills --data-dir DIR          the same with 20 workers killed on the way
-    python -m experiments.scaling blocks --data-dir DIR         test AUC on SUSY in 1, 4, 16 and 64 blocks
     XLA_FLAGS=--xla_force_host_platform_device_count=8 python -m experiments.scaling devices
                                                                 operations and messages per device, from the program
     python -m experiments.scaling processes                     seconds per step with 1, 2, 4, … processes, a core each
@@ -86,25 +85,6 @@ def asynchronous(data_dir, steps: int, seeds: int, kills: int) -> None:
     record(
         "kills" if kills else "async",
         {"steps": steps, "workers": 4, "mean excess": float(np.mean(excess)), "worst": max(excess), "runs": runs},
-    )
-
-
-def blocks(data_dir, steps: int, seeds: int) -> None:
-    """The experiment of `scax reproduce susy` without its baselines, and with more blocks."""
-    from scax.reproduce.susy import susy
-    from scax.reproduce.tables import susy as table
-
-    found = susy(*table(data_dir), repeats=seeds, steps=steps, seed=0, baselines=(), blocks=(1, 4, 16, 64))
-    record(
-        "blocks",
-        {
-            "steps": steps,
-            "repeats": seeds,
-            "problems": {
-                name: {"about": told["about"], "auc": {k[4:]: m["auc"] for k, m in told["methods"].items()}}
-                for name, told in found["problems"].items()
-            },
-        },
     )
 
 
@@ -245,8 +225,6 @@ def page() -> None:
     tables = {"devices": _devices(found["devices"]), "async": _asynchronous(found)}
     if "processes" in found:
         tables["processes"] = _processes(found["processes"])
-    if "blocks" in found:
-        tables["blocks"] = _blocks(found["blocks"])
     for section, table in tables.items():
         between = re.compile(f"<!-- {section} -->.*?<!-- end -->", re.DOTALL)
         text = between.sub(lambda _, s=section, t=table: f"<!-- {s} -->\n{t}\n<!-- end -->", text, count=1)
@@ -272,21 +250,6 @@ def _devices(found: dict) -> str:
                 f"| {scheme} | {p} | {told['operations']:.3g} | {one / int(p) / told['operations']:.0%} | "
                 f"{told['messages']} | {told['numbers']:,} |"
             )
-    return "\n".join(lines)
-
-
-def _blocks(found: dict) -> str:
-    lines = [
-        f"`python -m experiments.scaling blocks`: SUSY, 18/100/100/1, mini-batches of 50, {found['steps']} iterations, "
-        f"{found['repeats']} splits and starts; mean test AUC, and what C blocks lose against one.",
-        "",
-        "| problem | C = 1 | " + " | ".join(f"C = {c} | lost" for c in ("4", "16", "64")) + " |",
-        "|---" * 8 + "|",
-    ]
-    for problem in found["problems"].values():
-        auc = {c: np.asarray(values) for c, values in problem["auc"].items()}
-        cells = [f"{auc[c].mean():.4f} | {(auc['1'] - auc[c]).mean():+.4f}" for c in ("4", "16", "64")]
-        lines.append(f"| {problem['about']} | {auc['1'].mean():.4f} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -345,7 +308,7 @@ def _asynchronous(found: dict) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["async", "kills", "blocks", "devices", "processes", "worker", "page"])
+    parser.add_argument("part", choices=["async", "kills", "devices", "processes", "worker", "page"])
     parser.add_argument("--data-dir", type=pathlib.Path)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--seeds", type=int, default=2)
@@ -360,8 +323,6 @@ def main() -> None:
         page()
     elif args.part == "devices":
         devices(tuple(args.widths), args.rows)
-    elif args.part == "blocks":
-        blocks(args.data_dir, args.steps or 2000, args.seeds)
     elif args.part == "processes":
         processes(tuple(args.widths), args.rows, args.counts, args.steps or 9)
     elif args.part == "worker":

@@ -12,7 +12,7 @@ from .words import near
 
 #: What can be asked for, and the part of the results it belongs to.
 PARTS = {
-    "table2": "table2", "fig1": "table2", "figure1": "table2",
+    "table2": "table2", "fig1": "table2",
     "susy": "susy", "fig2": "susy", "fig4": "susy",
     "speedup": "speedup", "fig3": "speedup",
 }  # fmt: skip

@@ -31,8 +31,9 @@ class Table:
     def pad(x: np.ndarray, y: np.ndarray, weight: np.ndarray, size: int | None = None) -> "Table":
         n = len(x)
         extra = (padded(n) if size is None else size) - n
-        rows = lambda a: jnp.asarray(np.pad(a, [(0, extra)] + [(0, 0)] * (a.ndim - 1)))
-        return Table(rows(x), rows(y), rows(weight), jnp.asarray(n, jnp.int32))
+        rows = lambda a, **how: jnp.asarray(np.pad(a, [(0, extra)] + [(0, 0)] * (a.ndim - 1), **how))
+        # what is added has no weight; its targets are the last row's again: all zeros are no probabilities
+        return Table(rows(x), rows(y, mode="edge"), rows(weight), jnp.asarray(n, jnp.int32))
 
     def batch(self) -> Batch:
         return Batch(self.x, self.y, self.weight)

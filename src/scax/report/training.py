@@ -77,6 +77,8 @@ def _headline(run: Run, several: bool) -> str:
     told = f"{start}A {widths} network after {run.config.steps:,} iterations on {rows['train']:,} rows"
     if name in final:
         told += f": {name} {charts.short(final[name])} on {rows['validation']:,} rows held out"
+    if (left := run.results.get("sparsity")) and left["weights"] < run.results["weights"]:
+        told += f"; {left['weights']:,} of {run.results['weights']:,} weights are not zero"
     if run.results["kept"] == "best":
         told += f", at step {final['step']:,}, where their loss was lowest"
     return told + "."
@@ -97,7 +99,7 @@ def _curves(runs: list[Run]) -> list[str]:
         for axis, over in (("step", "iterations"), ("seconds", "seconds")):
             lines = []
             for i, run in enumerate(runs):
-                x, y = _column(run, axis), _column(run, key)
+                x, y = _with_the_end(run, key, _column(run, axis), _column(run, key))
                 if np.isfinite(y).any():
                     lines.append(charts.Curve(run.name, np.maximum(x, 1e-6), y[None], i % 10, len(runs) == 1))
             if lines and (axis == "step" or key in ("objective", score)):
@@ -105,6 +107,14 @@ def _curves(runs: list[Run]) -> list[str]:
                 svg = charts.curves(name, lines, over, label, counts=key.endswith("_kept"))
                 out.append(page.chart(f"{label[0].upper()}{label[1:]} against {over}", svg))
     return out
+
+
+def _with_the_end(run: Run, key: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Averaged iterates are not sparse, the last steps make the zeros: what is left after them ends the curve."""
+    left = None if run.results is None else run.results.get("sparsity")
+    if left is None or not key.endswith("_kept"):
+        return x, y
+    return np.append(x, x[-1]), np.append(y, left["weights"] if key == "weights_kept" else sum(left["network"][1:-1]))
 
 
 def _column(run: Run, name: str) -> np.ndarray:

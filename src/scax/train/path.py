@@ -78,6 +78,7 @@ def path(
     order = np.sort(order)
     held = problem.ready(params, validation)
     stir = jax.random.key(0) if key is None else key
+    share = np.asarray(held.shares(float), np.float64)
     rows, found, kept, alive = [], [], [], []
     for i, strength in enumerate(order):
         scaled = dataclasses.replace(problem, regularizer=scale(problem.regularizer, strength))
@@ -98,11 +99,10 @@ def path(
         rows.append(np.asarray(_losses(problem, network, held), np.float64))
         kept.append(int(jnp.sum(w != 0)))
         alive.append(_alive(problem.regularizer, w))
-        record = {"strength": float(strength), "loss": float(rows[-1].mean()), "weights": kept[-1]}
+        record = {"strength": float(strength), "loss": float(rows[-1] @ share), "weights": kept[-1]}
         if told is not None and told(record) is True:
             break
     order = order[: len(rows)]
-    share = np.asarray(held.shares(float), np.float64)
     table = np.stack(rows)
     loss = table @ share
     best = int(np.nanargmin(np.where(np.isfinite(loss), loss, np.inf)))
@@ -110,7 +110,8 @@ def path(
     excess = difference @ share
     error = np.sqrt(((difference - excess[:, None]) ** 2) @ share**2)
     enough = np.flatnonzero((excess <= error) & (np.arange(len(order)) >= best))
-    return Path(order, loss, excess, error, np.asarray(kept), np.asarray(alive), tuple(found), best, int(enough[-1]))
+    suggested = int(enough[-1]) if len(enough) else best
+    return Path(order, loss, excess, error, np.asarray(kept), np.asarray(alive), tuple(found), best, suggested)
 
 
 def scale(regularizer: Regularizer, strength: float) -> Regularizer:

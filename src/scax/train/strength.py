@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from ..batch import Batch
@@ -13,8 +14,8 @@ from .path import Path, path
 STRENGTHS = np.geomspace(1e-4, 0.1, 13)
 #: Training rows that take part at most, and the share of them that judges.
 MOST_ROWS, FRACTION = 20_000, 0.25
-#: A loss this many times the best ends the path: stronger penalties only leave less.
-HOPELESS = 1.5
+#: The path ends where this much of what the best network gains over outputs of 0 is lost: stronger only leaves less.
+HOPELESS = 0.5
 
 
 def set_aside(rows: Batch, seed: int) -> tuple[tuple, tuple]:
@@ -38,14 +39,22 @@ def chosen(
 
     `options` are those of `path`.
     """
-    best = np.inf
+    best, nothing = np.inf, _loss_of_zeros(problem, params, validation)
 
     def watch(record: dict[str, float]) -> bool:
         nonlocal best
         best = min(best, record["loss"])
-        return (told is not None and told(record) is True) or record["loss"] > HOPELESS * best
+        lost = record["loss"] - best > HOPELESS * max(nothing - best, 0)
+        return (told is not None and told(record) is True) or lost
 
     return path(problem, STRENGTHS, params=params, data=data, validation=validation, told=watch, **options)
+
+
+def _loss_of_zeros(problem: Problem, params: Any, rows: Any) -> float:
+    """The average loss of outputs that are all 0."""
+    batch = problem.ready(params, rows)
+    z = jnp.zeros_like(problem.outputs(params, batch.x))
+    return float(batch.shares(z.dtype) @ problem.loss.value(z, problem.loss.targets(batch.y, z.shape[1])))
 
 
 def survivors(found: Path) -> list[list[int]]:
