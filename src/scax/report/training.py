@@ -112,7 +112,7 @@ def _curves(runs: list[Run]) -> list[str]:
 def _with_the_end(run: Run, key: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Averaged iterates are not sparse, the last steps make the zeros: what is left after them ends the curve."""
     left = None if run.results is None else run.results.get("sparsity")
-    if left is None or not key.endswith("_kept"):
+    if left is None or not key.endswith("_kept") or not np.isfinite(y).any():
         return x, y
     return np.append(x, x[-1]), np.append(y, left["weights"] if key == "weights_kept" else sum(left["network"][1:-1]))
 
