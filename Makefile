@@ -57,12 +57,13 @@ $(CREATED):
 	@$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); echo "Could not create $(VENV) with $(PYTHON): is Python's venv module installed (Debian: python3-venv)?" >&2; exit 1; }
 	@touch $@
 
+# --no-compile: Python compiles what it imports; all of it at once takes half a minute.
 $(RUNTIME): pyproject.toml | $(CREATED)
 	@echo "Installing scax and what it needs into $(VENV)"
-	@$(PIP) install -qq --editable .
+	@$(PIP) install -qq --no-compile --editable .
 	@touch $@
 
 $(DEV): pyproject.toml | $(CREATED)
 	@echo "Installing scax and the development tools into $(VENV)"
-	@$(PIP) install -qq --editable '.[dev]'
+	@$(PIP) install -qq --no-compile --editable '.[dev]'
 	@touch $(RUNTIME) $@

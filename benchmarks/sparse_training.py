@@ -12,6 +12,7 @@ steps on all rows at the end that the sparse runs get.
 """
 
 import argparse
+import functools
 import json
 import os
 import subprocess
@@ -31,10 +32,11 @@ SETS = {
 NETWORKS = {"paper": None, "wide": (40, 20)}
 SHARE = 0.25
 BATCH = 32
-STRENGTHS = {"l1": np.geomspace(3e-4, 1.2e-2, 8), "group": np.geomspace(3e-4, 2e-2, 8)}
-STRENGTHS["gradients"] = np.geomspace(5e-4, 2e-2, 8)
-FIRST, NEXT = 4000, 1000
-STEPS = FIRST + 7 * NEXT
+STRENGTHS = {"l1": np.geomspace(3e-4, 1.2e-2, 15), "group": np.geomspace(3e-4, 2e-2, 15)}
+STRENGTHS["gradients"] = np.geomspace(5e-4, 2e-2, 15)
+STRONGER = {"parkinsons": 4}  # further strengths for ℓ1, where not every split gets below a quarter otherwise
+FIRST, NEXT = 4000, 500
+STEPS = FIRST + 14 * NEXT
 RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
 DECAYS = (0.0, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1)  # ridges of Adam with pruning
 RIDGES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
@@ -84,8 +86,8 @@ def split_of(x: np.ndarray, y: np.ndarray, order: np.ndarray) -> dict:
 # -- one split ---------------------------------------------------------------------------------------
 
 
-def compared(widths: tuple[int, ...], split: dict, seed: int, lassonet: bool) -> dict:
-    """All methods on one split."""
+def compared(widths: tuple[int, ...], split: dict, seed: int, lassonet: bool, stronger: int = 0) -> dict:
+    """All methods on one split; `stronger`: strengths to add at the strong end of ℓ1's path."""
     import dataclasses
 
     import jax
@@ -143,8 +145,12 @@ def compared(widths: tuple[int, ...], split: dict, seed: int, lassonet: bool) ->
     units = {"l1": scax.L1(1.0), "group": scax.GroupLasso(1.0, scax.neuron_groups(start))}
     for name, unit in units.items():
         problem = dataclasses.replace(squared, regularizer=unit)
+        strengths = STRENGTHS[name]
+        if name == "l1":
+            further = strengths[-1] * (strengths[-1] / strengths[-2]) ** np.arange(1, stronger + 1)
+            strengths = np.concatenate([strengths, further])
         path = scax.path(
-            problem, STRENGTHS[name], params=start, data=train, validation=held, steps=NEXT, first_steps=FIRST,
+            problem, strengths, params=start, data=train, validation=held, steps=NEXT, first_steps=FIRST,
             batch_size=BATCH, key=jax.random.key(seed),
         )  # fmt: skip
         candidates: list[tuple[Any, Any]] = list(zip(path.params, [float(s) for s in path.strengths], strict=True))
@@ -157,29 +163,39 @@ def compared(widths: tuple[int, ...], split: dict, seed: int, lassonet: bool) ->
         timed(f"scax {name}", best(candidates) | {"path": path.weights.tolist(), "candidates": len(candidates)})
 
     grid = jnp.asarray([(r, s) for r in RATES for s in STRENGTHS["gradients"]], jnp.float32)
-    ones, key = jnp.ones_like(flat), jax.random.key(seed)
-    data = tuple(map(jnp.asarray, train))
+    given = flat, tuple(map(jnp.asarray, train)), jax.random.key(seed)
     for name in ("proximal adam", "proxsgd"):
-        run = jax.jit(
-            jax.vmap(lambda g, name=name: proximal(net, back, flat, data, key, g[0], g[1], ones, STEPS, name))
-        )
-        timed(name, best([(back(w), g) for w, g in zip(run(grid), np.asarray(grid).tolist(), strict=True)]))
-
-    @jax.jit
-    @jax.vmap
-    def prune(setting):
-        rate, ridge = setting
-        w = proximal(net, back, flat, data, key, rate, 0.0, ones, STEPS * 2 // 3, "proximal adam", ridge)
-        mask = (jnp.abs(w) >= jnp.sort(jnp.abs(w))[-limit]).astype(w.dtype)
-        other = jax.random.fold_in(key, 1)
-        return proximal(net, back, w, data, other, rate / 3, 0.0, mask, STEPS // 3, "proximal adam", ridge)
+        ends = gradients(net, name)(grid, *given)
+        timed(name, best([(back(w), g) for w, g in zip(ends, np.asarray(grid).tolist(), strict=True)]))
 
     settings = [(rate, ridge) for rate in RATES for ridge in DECAYS]
-    pruned = prune(jnp.asarray(settings, jnp.float32))
+    pruned = gradients(net, "adam, pruned")(jnp.asarray(settings, jnp.float32), *given)
     timed("adam, pruned", best([(back(w), list(s)) for w, s in zip(pruned, settings, strict=True)]))
     if lassonet:
         timed("lassonet", lasso_network(widths, split, limit, seed))
     return row
+
+
+@functools.cache
+def gradients(net, name: str):
+    """(settings, first weights, rows, key) to the last weights of each setting, compiled once for all splits."""
+    import jax
+    import jax.numpy as jnp
+    from jax.flatten_util import ravel_pytree
+
+    back = ravel_pytree(net.init(jax.random.key(0)))[1]
+
+    def one(setting, w, data, key):
+        rate, other = setting
+        ones = jnp.ones_like(w)
+        if name != "adam, pruned":
+            return proximal(net, back, w, data, key, rate, other, ones, STEPS, name)
+        w = proximal(net, back, w, data, key, rate, 0.0, ones, STEPS * 2 // 3, "proximal adam", other)
+        mask = (jnp.abs(w) >= jnp.sort(jnp.abs(w))[-int(SHARE * w.size)]).astype(w.dtype)
+        key = jax.random.fold_in(key, 1)
+        return proximal(net, back, w, data, key, rate / 3, 0.0, mask, STEPS // 3, "proximal adam", other)
+
+    return jax.jit(jax.vmap(one, in_axes=(0, None, None, None)))
 
 
 def proximal(net, back, w, data, key, rate, strength, mask, steps: int, kind: str, ridge=0.0):
@@ -254,7 +270,9 @@ def work(options: argparse.Namespace) -> None:
     widths = SETS[name] if hidden is None else (SETS[name][0], *hidden, 1)
     x, y = arrays[f"{name}/x"], arrays[f"{name}/y"]
     for seed in options.only:
-        row = compared(widths, split_of(x, y, arrays[f"{name}/orders"][seed]), seed, options.lassonet)
+        row = compared(
+            widths, split_of(x, y, arrays[f"{name}/orders"][seed]), seed, options.lassonet, STRONGER.get(name, 0)
+        )
         print(json.dumps({"set": name, "network": network, "widths": widths} | row), flush=True)
 
 

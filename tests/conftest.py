@@ -19,6 +19,7 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
+import gc
 import sys
 from collections.abc import Iterator
 
@@ -29,6 +30,9 @@ import numpy as np
 import pytest
 
 import tests.typecheck
+
+# Tracing makes many small objects that live on: looking through all of them every 700 is a thirtieth of the time.
+gc.set_threshold(100_000, 50, 100)
 
 # Every annotation of scax, array shapes included, is checked at run time while the tests run.
 # Modules imported before the hook would escape it.

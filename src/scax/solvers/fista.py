@@ -41,33 +41,33 @@ class Fista(Solver):
 
     def solve(self, surrogate: Surrogate) -> Solution:
         lin, datafit, dtype = surrogate.lin, surrogate.datafit, surrogate.w.dtype
-        z0 = lin.outputs
+        z0, jvp = lin.outputs, jax.jit(lin.jvp)  # traced once, used often
         tolerance = reachable(self.tolerance, dtype)
 
         def gap(delta):
             """Relative duality gap at δ."""
-            z = z0 + lin.jvp(delta)
+            z = z0 + jvp(delta)
             primal = surrogate.value(delta)
             difference = primal - surrogate.dual(datafit.gradient(z), z)
             relative = jnp.maximum(difference, 0) / jnp.maximum(jnp.abs(primal), jnp.finfo(dtype).tiny)
             return jnp.where(jnp.isfinite(primal), relative, jnp.inf)  # outside a box, at the start
 
         def descend(state: _Iterate) -> _Iterate:
-            z = z0 + lin.jvp(state.ahead)
+            z = z0 + jvp(state.ahead)
             slope = datafit.gradient(z)
             value, gradient = datafit.value(z), lin.vjp(slope)
 
             def candidate(bound):
                 new = surrogate.prox(gradient, state.ahead, bound)
                 move = new - state.ahead
-                above = datafit.value(z0 + lin.jvp(new)) - (value + gradient @ move + bound / 2 * (move @ move))
+                above = datafit.value(z0 + jvp(new)) - (value + gradient @ move + bound / 2 * (move @ move))
                 slack = 8 * jnp.finfo(dtype).eps * jnp.abs(value)
                 return new, ~(above <= slack)  # written so that NaN counts as too high
 
-            bound, new, _ = jax.lax.while_loop(
+            bound, new, _ = jax.lax.while_loop(  # from half the last bound, so that the body tries that one first
                 lambda c: c[2] & (c[0] < jnp.finfo(dtype).max / 4),
                 lambda c: (2 * c[0], *candidate(2 * c[0])),
-                (state.bound, *candidate(state.bound)),
+                (state.bound / 2, state.delta, jnp.asarray(True)),
             )
             uphill = (state.ahead - new) @ (new - state.delta) > 0
             momentum = jnp.where(uphill, 1, state.momentum)
@@ -85,6 +85,6 @@ class Fista(Solver):
             jnp.max(jnp.sum(factor.magnitude() ** 2, axis=1)) if not factor.diagonal else jnp.max(factor.blocks**2)
         )
         bound = 1.1 * spectral_norm(lin, dtype) * curvature + jnp.finfo(dtype).tiny
-        start = _Iterate(zero, zero, jnp.ones((), dtype), bound, gap(zero), jnp.asarray(0))
+        start = _Iterate(zero, zero, jnp.ones((), dtype), bound, jnp.asarray(jnp.inf, dtype), jnp.asarray(0))
         end = jax.lax.while_loop(lambda s: (s.gap > tolerance) & (s.count < self.max_iterations), several, start)
         return Solution(end.delta, end.gap, end.count, end.gap <= tolerance)

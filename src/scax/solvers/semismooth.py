@@ -95,6 +95,7 @@ class Semismooth(Solver):
         def argument(slope, prox: _Proximal):
             return w + (prox.sigma * prox.center - surrogate.linear - slope) / total(prox)
 
+        @jax.jit  # traced once, used three times
         def at(z, prox: _Proximal) -> _Point:
             v = datafit.gradient(z)
             slope = lin.vjp(v)
@@ -107,6 +108,7 @@ class Semismooth(Solver):
         def derivative(point: _Point, prox: _Proximal):
             return surrogate.regularizer.prox_derivative(argument(point.slope, prox), w + point.delta, 1 / total(prox))
 
+        @jax.jit
         def judged(point: _Point, prox: _Proximal, count, stuck):
             """The point with its gap, and whether it is solved well enough around this center."""
             rows = z0 + lin.jvp(point.delta)
@@ -151,17 +153,15 @@ class Semismooth(Solver):
             rise = right @ b  # the dual's slope along Δz
             slack = 8 * eps * (jnp.abs(point.dual) + jnp.abs(datafit.value(point.z)))
 
-            def enough(t, new):
-                return new.dual >= point.dual + 1e-4 * t * rise - slack  # NaN is not enough
-
             def halve(carry):
-                t, _ = carry
-                return t / 2, at(point.z + t / 2 * direction, prox)
+                t = carry[0] / 2
+                new = at(point.z + t * direction, prox)
+                return t, new, new.dual >= point.dual + 1e-4 * t * rise - slack  # NaN is not enough
 
-            t, new = jax.lax.while_loop(
-                lambda c: ~enough(*c) & (c[0] > SHORTEST), halve, (jnp.ones((), dtype), at(point.z + direction, prox))
+            t, new, enough = jax.lax.while_loop(
+                lambda c: ~c[2] & (c[0] > SHORTEST), halve, (jnp.full((), 2, dtype), point, jnp.asarray(False))
             )
-            failed = ~enough(t, new)
+            failed = ~enough
             kept = jax.tree.map(lambda a, b: jnp.where(failed, b, a), new, point)
             # a step as short as this: kinks of the dual lie too close together, more curvature spreads them
             hard = (t <= SHORTEST) & (prox.sigma < scale)
