@@ -2,7 +2,7 @@
 
 python -m benchmarks.sparse_training --prepare splits.npz --data-dir DIR [--splits 20]
 python -m benchmarks.sparse_training --splits-file splits.npz [--jobs 16] [--sets casp] [--networks paper wide]
-python -m benchmarks.sparse_training --show docs/results/sparse-training-paper.json
+python -m benchmarks.sparse_training --show docs/results/sparse-training-paper.json [--picture docs/images/NAME.svg]
 
 The first command reads the tables and stores the splits; the second needs nothing but JAX, optax and this package, and
 spreads (set, network, some splits) over processes of one core each. Per split a quarter of the rows is for the test; a
@@ -358,6 +358,38 @@ def markdown(results: dict) -> str:
     return "\n".join([*lines, "", *pairs])
 
 
+def picture(results: dict, file: Path) -> None:
+    """Test error over that of the dense network, mean and 95% interval over the splits, one panel for each set."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    names = [name for name in SETS if any(r["set"] == name for r in results["rows"])]
+    figure, panels = plt.subplots(1, len(names), figsize=(2.6 * len(names) + 1.2, 3.0), sharey=True, squeeze=False)
+    for panel, name in zip(panels[0], names, strict=True):
+        rows = [r for r in results["rows"] if r["set"] == name]
+        for i, method in enumerate(METHODS[::-1]):
+            over = [
+                r[method]["test"] / r["dense"]["test"] for r in rows if method in r and r[method]["test"] is not None
+            ]
+            if len(over) < len(rows):
+                continue
+            half = 1.96 * np.std(over, ddof=1) / np.sqrt(len(over))
+            color = "#c2410c" if method.startswith("scax") else "#475569"
+            panel.errorbar(np.mean(over), i, xerr=half, fmt="o", color=color, markersize=5, capsize=3)
+        panel.axvline(1, color="#94a3b8", linewidth=1, linestyle="--")
+        panel.set_title(f"{name}\n{rows[0]['limit']} of {rows[0]['weights']} weights", fontsize=9)
+        panel.grid(axis="x", color="#e2e8f0", linewidth=0.6)
+        panel.tick_params(labelsize=8)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0][0].set_yticks(range(len(METHODS)), METHODS[::-1])
+    figure.supxlabel("test MSE / that of the dense network (dashed)", fontsize=9)
+    figure.tight_layout()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, metadata={"Date": None})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prepare", type=Path, default=None)
@@ -371,9 +403,13 @@ def main() -> None:
     parser.add_argument("--lassonet", action="store_true", help="LassoNet too: needs the packages lassonet and torch")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--show", type=Path, default=None, help="print the tables of a results file")
+    parser.add_argument("--picture", type=Path, default=None, help="with --show: draw them, too")
     options = parser.parse_args()
     if options.show is not None:
-        print(markdown(json.loads(options.show.read_text())))
+        results = json.loads(options.show.read_text())
+        print(markdown(results))
+        if options.picture is not None:
+            picture(results, options.picture)
         return
     if options.prepare is not None:
         prepare(options.prepare, options.data_dir, options.splits)

@@ -136,6 +136,25 @@ def test_it_says_what_it_read():
     assert "['out']: 6 weights, layer 3→2" in told["recurrent"]
 
 
+def test_weights_count_as_often_as_they_are_met():
+    """Multiply-adds of one pass, by hand: a convolution at every pixel, a cell at every step of a scan."""
+    layers = {"kernel": jnp.zeros((3, 3, 2, 5)), "cell": jnp.zeros((4, 4)), "dense": jnp.zeros((4, 3))}
+
+    def apply(params, x):
+        same = ("NHWC", "HWIO", "NHWC")
+        image = jax.lax.conv_general_dilated(x, params["kernel"], (1, 1), "SAME", dimension_numbers=same)
+        start = jnp.sum(image, axis=(1, 2, 3))[:, None] * jnp.ones(4)
+        state, _ = jax.lax.scan(lambda h, _: (jnp.tanh(h @ params["cell"]), None), start, None, length=7)
+        return state @ params["dense"]
+
+    net = scax.Problem(apply, scax.Squared())
+    layout = net.layout(layers)
+    network = Network(net, layout, layout.split(layers)[1])
+    row = jax.ShapeDtypeStruct((6, 6, 2), jnp.float32)
+    plan = structured.Plan.of(network, network.split(layout.flatten(layers)), row, 8)
+    assert plan.one_pass == 6 * 6 * 5 * (3 * 3 * 2) + 7 * 4 * 4 + 4 * 3
+
+
 def test_frozen_parameters_are_not_read():
     apply, params, x = mlp(np.random.default_rng(0))
     mask = [{"weight": False, "bias": True}, {"weight": True, "bias": True}, {"weight": True, "bias": False}]

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 from ..network import Network
 from .base import Linearization, exact
 from .dense import Dense
-from .walk import Path, Use, evaluate, find_uses, same_matrix
+from .walk import Path, Use, evaluate, find_uses, multiply_adds, same_matrix
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +38,11 @@ class Plan:
     def columns(self) -> list[int]:
         """Parameters that keep columns of their own."""
         return [i for i in range(len(self.sizes)) if i not in self.uses]
+
+    @property
+    def one_pass(self) -> float:
+        """Multiply-adds of one sample's way through the network: each weight as often as it is met."""
+        return max(multiply_adds(self.jaxpr.jaxpr), sum(self.sizes))
 
     @staticmethod
     def of(network: Network, leaves: tuple, row: Any, rows: int) -> "Plan":

@@ -147,6 +147,24 @@ def find_uses(jaxpr, leaves: int) -> dict[int, list[Use]]:
     return {leaf: found for leaf, found in uses.items() if found}
 
 
+def multiply_adds(jaxpr) -> float:
+    """Multiply-adds of the products and convolutions in a jaxpr; a loop of unknown length counts once."""
+    total = 0.0
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "dot_general":
+            (contract, _), _ = eqn.params["dimension_numbers"]
+            met = math.prod(eqn.invars[0].aval.shape[i] for i in contract)
+            total += math.prod(eqn.outvars[0].aval.shape) * met
+        elif eqn.primitive.name == "conv_general_dilated":
+            kernel = eqn.invars[1].aval.shape
+            made = kernel[eqn.params["dimension_numbers"].rhs_spec[0]]  # output channels
+            total += math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel) / made
+        parts = [p for value in eqn.params.values() for p in (value if isinstance(value, tuple) else (value,))]
+        bodies = [getattr(p, "jaxpr", p) for p in parts if hasattr(getattr(p, "jaxpr", p), "eqns")]
+        total += eqn.params.get("length", 1) * sum(multiply_adds(body) for body in bodies)
+    return total
+
+
 def _is_product(eqn) -> bool:
     """A dot_general without batch dimensions."""
     return eqn.primitive.name == "dot_general" and not any(eqn.params["dimension_numbers"][1])

@@ -48,12 +48,13 @@ def costs(setting: Setting) -> dict[str, Cost]:
     m, q = setting.rows * setting.outputs, setting.weights
     solves = 1 if setting.problem.loss.quadratic else NEWTON_ITERATIONS
     small = solves * m**3 / 3 / FACTORIZATION
-    jacobian = (1 + WRITE) * m * q  # backward passes, then J written
+    one_pass = q if setting.plan is None else setting.plan.one_pass  # of one row
+    jacobian = m * one_pass + WRITE * m * q  # backward passes, then J written
     products = 2 * m * q  # J h and Jᵀ u
     table = {
         "weight-space": Cost(jacobian + products + solves * (m * q**2 + q**3 / 3 / FACTORIZATION), max(m * q, q * q)),
         "sample-space": Cost(jacobian + products + m**2 * q + small, max(m * q, m * m)),
-        "cg": Cost(solves * CG_ITERATIONS * 4 * setting.rows * q, q),
+        "cg": Cost(solves * CG_ITERATIONS * 4 * setting.rows * one_pass, q),
     }
     if setting.plan is not None:
         work, largest = setting.plan.cost(setting.rows, setting.outputs)
