@@ -366,10 +366,13 @@ def picture(results: dict, file: Path) -> None:
     import matplotlib.pyplot as plt
 
     names = [name for name in SETS if any(r["set"] == name for r in results["rows"])]
-    figure, panels = plt.subplots(1, len(names), figsize=(2.6 * len(names) + 1.2, 3.0), sharey=True, squeeze=False)
+    methods = [m for m in METHODS[::-1] if any(r.get(m, {}).get("test") is not None for r in results["rows"])]
+    figure, panels = plt.subplots(
+        1, len(names), figsize=(2.6 * len(names) + 1.2, 3.0), sharey=True, squeeze=False, layout="constrained"
+    )
     for panel, name in zip(panels[0], names, strict=True):
         rows = [r for r in results["rows"] if r["set"] == name]
-        for i, method in enumerate(METHODS[::-1]):
+        for i, method in enumerate(methods):
             over = [
                 r[method]["test"] / r["dense"]["test"] for r in rows if method in r and r[method]["test"] is not None
             ]
@@ -383,9 +386,8 @@ def picture(results: dict, file: Path) -> None:
         panel.grid(axis="x", color="#e2e8f0", linewidth=0.6)
         panel.tick_params(labelsize=8)
         panel.spines[["top", "right"]].set_visible(False)
-    panels[0][0].set_yticks(range(len(METHODS)), METHODS[::-1])
+    panels[0][0].set_yticks(range(len(methods)), methods)
     figure.supxlabel("test MSE / that of the dense network (dashed)", fontsize=9)
-    figure.tight_layout()
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, metadata={"Date": None})
 
@@ -432,7 +434,9 @@ def main() -> None:
     for network in options.networks:
         own = sorted((r for r in rows if r["network"] == network), key=lambda r: (r["set"], r["seed"]))
         results = {"machine": machine, "share": SHARE, "rows": own}
-        (options.out / f"sparse-training-{network}.json").write_text(json.dumps(results, indent=1) + "\n")
+        lines = ",\n".join(json.dumps(row) for row in own)  # a split per line
+        text = f'{{"machine": {json.dumps(machine)},\n"share": {SHARE},\n"rows": [\n{lines}\n]}}\n'
+        (options.out / f"sparse-training-{network}.json").write_text(text)
         print(markdown(results))
 
 
