@@ -151,11 +151,10 @@ def gathered(
     size = weight.shape[0]
 
     def some(room: int, weight):
-        index = jnp.nonzero(weight, size=room, fill_value=0)[0]
-        # entries beyond the active ones repeat column 0: they get weight zero
-        there = jnp.arange(room) < jnp.count_nonzero(weight)
+        # the active ones come first; those that fill up the room have weight zero
+        index = jax.lax.top_k((weight != 0).astype(weight.dtype), room)[1]
         rows = columns(index)
-        return (rows * jnp.where(there, weight[index], 0)[:, None]).T @ rows
+        return (rows * weight[index][:, None]).T @ rows
 
     def every():
         rows = columns(slice(None))
