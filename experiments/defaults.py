@@ -13,6 +13,7 @@ Parts of the run, each a section of the results file (docs/results/defaults.json
     batches     batch sizes 8 … 1024
     robustness  random configurations (data, units, widths, activations, batch sizes, losses, precision) against Adam,
                 its learning rate tuned for each
+    fresh       the same with other configurations, drawn after the damping rule had been fitted
 """
 
 import argparse
@@ -316,7 +317,7 @@ def batch_size(folder: str, seeds: int, name: str, size: str) -> dict:
 # -- robustness ----------------------------------------------------------------------------------------
 
 
-STRUCTURES, DRAWS, ROBUST_STEPS = 40, 5, 200
+STRUCTURES, FRESH, DRAWS, ROBUST_STEPS = 40, 20, 5, 200
 
 
 def structure(folder: str, seeds: int, index: str) -> list[dict]:
@@ -430,9 +431,11 @@ def plot(results: dict, folder: pathlib.Path) -> None:
     fig.savefig(folder / "defaults-excess.svg")
     plt.close(fig)
     if "robustness" in results:
-        ratios = ratios_of(results)
+        parts = [ratios_of(results), ratios_of(results, "fresh")]
         fig, ax = plt.subplots(figsize=(5.5, 3.2), constrained_layout=True)
-        ax.hist(ratios, bins=np.linspace(0, max(2, ratios.max()) + 0.05, 42), color="C0")
+        bins = np.linspace(0, max(2, *(r.max(initial=0) for r in parts)) + 0.05, 42)
+        ax.hist(parts, bins=bins, stacked=True, color=["C0", "C1"], label=["fitted to", "fresh"])
+        ax.legend(frameon=False, fontsize=8)
         ax.axvline(1, color="k", lw=0.8)
         ax.axvline(1.5, color="C3", lw=0.8, ls="--")
         ax.set(xlabel="objective of SCA with its defaults / of tuned Adam", ylabel="runs")
@@ -440,9 +443,9 @@ def plot(results: dict, folder: pathlib.Path) -> None:
         plt.close(fig)
 
 
-def ratios_of(results: dict) -> np.ndarray:
+def ratios_of(results: dict, part: str = "robustness") -> np.ndarray:
     """Objective of SCA over that of tuned Adam, of all random configurations."""
-    return np.array([run["ratio"] for runs in results["robustness"].values() for run in runs])
+    return np.array([run["ratio"] for runs in results.get(part, {}).values() for run in runs])
 
 
 # -- tables --------------------------------------------------------------------------------------------
@@ -523,16 +526,17 @@ def tables(results: dict) -> dict[str, str]:
             ["", "batch", "SCA, default, after 50 / 200 / 500", "Adam, tuned, after 50 / 200 / 500"], body
         )
     if "robustness" in results:
-        ratios = ratios_of(results)
-        body = [
-            ["runs", str(len(ratios))],
-            ["not finite", str(np.sum(~np.isfinite(ratios)))],
-            ["objective above 1.5 × tuned Adam's", str(np.sum(~(ratios <= 1.5)))],
-            ["objective below tuned Adam's", f"{100 * np.mean(ratios < 1):.0f}%"],
-            ["median ratio to tuned Adam's", f"{np.median(ratios):.2f}"],
-            ["largest ratio", f"{np.max(ratios):.2f}"],
-        ]
-        out["robustness"] = rows(["", ""], body)
+        parts = {"fitted to": ratios_of(results), "fresh": ratios_of(results, "fresh")}
+        parts = {name: ratios for name, ratios in parts.items() if len(ratios)}
+        facts = {
+            "runs": len,
+            "not finite": lambda r: np.sum(~np.isfinite(r)),
+            "objective above 1.5 × tuned Adam's": lambda r: np.sum(~(r <= 1.5)),
+            "objective below tuned Adam's": lambda r: f"{100 * np.mean(r < 1):.0f}%",
+            "median ratio to tuned Adam's": lambda r: f"{np.median(r):.2f}",
+            "largest ratio": lambda r: f"{np.max(r):.2f}",
+        }
+        out["robustness"] = rows(["", *parts], [[f, *(str(of(r)) for r in parts.values())] for f, of in facts.items()])
     return out
 
 
@@ -555,6 +559,7 @@ PIECES = {
     "time": [(seconds, name) for name in CASES],
     "batches": [(batch_size, name, str(size)) for name in ("CASP", "SkillCraft1") for size in SIZES],
     "robustness": [(structure, str(index)) for index in range(STRUCTURES)],
+    "fresh": [(structure, str(index)) for index in range(STRUCTURES, STRUCTURES + FRESH)],
 }
 
 
