@@ -18,7 +18,7 @@ FOUR_DEVICES := JAX_PLATFORMS=cpu NPROC=8 XLA_FLAGS="$${XLA_FLAGS:-} --xla_force
 TESTS := $(BIN)/python -m pytest -n 3 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint format bench clean
+.PHONY: help demo test torch coverage lint format bench clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +34,11 @@ coverage: $(DEV)  ## The same, and the lines they did not reach
 	@$(TESTS) --cov --cov-report= --ignore=tests/multidevice
 	@$(FOUR_DEVICES) $(TESTS) --cov --cov-append --cov-report= --timeout-method=thread tests/multidevice
 	@$(BIN)/python -m coverage report
+
+torch: $(DEV)  ## Install PyTorch too, and run its tests: the others leave it out
+	@echo "Installing PyTorch into $(VENV)"
+	@$(PIP) install -qq --no-compile --editable '.[dev,torch]'
+	@$(BIN)/python -m pytest tests/bridges/test_torch.py tests/examples -k torch
 
 lint: $(DEV)  ## Check the format, the style and the types
 	$(BIN)/ruff format --check .

@@ -41,7 +41,9 @@ def main(table: Path, target: str, steps: int = 100) -> scax.Compacted:
     small = scax.compact(net, path.solution)
     print(f"suggested strength {path.strength:.4f}")
     print(small)
-    print("inputs used:", ", ".join(preprocess.schema.features[i] for i in small.inputs))
+    sizes = np.linalg.norm(small.params[0]["weight"], axis=1)  # one row of weights per input that is left
+    used = [f"{preprocess.schema.features[small.inputs[i]]} {sizes[i]:.2g}" for i in np.argsort(-sizes)]
+    print("inputs used, and the size of their weights:", ", ".join(used))
     print(f"largest difference of outputs: {np.abs(small.apply(x_held) - net.apply(path.solution, x_held)).max():.1e}")
     return small
 

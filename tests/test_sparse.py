@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import re
 from pathlib import Path
 
 import jax
@@ -147,8 +148,12 @@ def test_the_example_ends_with_a_network_a_fifth_of_the_size(tmp_path, capsys):
     spec.loader.exec_module(example)
     small = example.main(*example.made_up(tmp_path), steps=100)
     assert small.before.stored >= 5 * small.after.stored
-    assert {1, 4, 9} <= set(small.inputs.tolist())  # the columns that decide the target
-    assert "inputs used: c" in capsys.readouterr().out
+    told = re.search(r"inputs used, and the size of their weights: (.*)", capsys.readouterr().out)
+    assert told
+    used = {name: float(size) for name, size in (word.split() for word in told[1].split(", "))}
+    assert len(used) == len(small.inputs)
+    assert set(list(used)[:3]) == {"c1", "c4", "c9"}  # the columns that decide the target, largest first
+    assert min(list(used.values())[:3]) > 10 * max([*list(used.values())[3:], 0.0])
 
 
 # -- refit -------------------------------------------------------------------------------------------

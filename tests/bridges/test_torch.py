@@ -8,7 +8,7 @@ import pytest
 import scax
 from tests.bridges.judge import assert_structured_is_the_judge, rows
 
-torch = pytest.importorskip("torch", reason="needs the extra: pip install 'scax[torch]'")
+torch = pytest.importorskip("torch", reason="needs PyTorch: run make torch")
 nn = torch.nn
 pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:FutureWarning")  # torch's own
 

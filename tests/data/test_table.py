@@ -49,7 +49,7 @@ def test_every_source_gives_the_same_numbers(tmp_path):
 
 
 def test_pandas(tmp_path):
-    pandas = pytest.importorskip("pandas")
+    pandas = pytest.importorskip("pandas", reason="needs pandas: pip install pandas")
     first = Preprocess.fit(COLUMNS, "y")
     frame = pandas.DataFrame(COLUMNS)
     assert Preprocess.fit(frame, "y").to_json() == first.to_json()

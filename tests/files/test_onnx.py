@@ -8,8 +8,8 @@ import scax
 from scax.data import Preprocess
 from scax.files.network import ACTIVATIONS
 
-onnxruntime = pytest.importorskip("onnxruntime")
-pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra: pip install 'scax[onnx]'")
+pytest.importorskip("onnx", reason="needs the extra: pip install 'scax[onnx]'")
 
 
 def _run(path, feeds):

@@ -56,7 +56,7 @@ def test_shares_of_the_blocks_add_up_to_the_iteration():
 
 @pytest.fixture(scope="module")
 def local_ray():
-    ray = pytest.importorskip("ray", reason="asynchronous training needs the extra scax[ray]")
+    ray = pytest.importorskip("ray", reason="needs the extra: pip install 'scax[ray]'")
     ray.init(address="local", num_cpus=3, include_dashboard=False, log_to_driver=False)
     yield ray
     ray.shutdown()
@@ -99,7 +99,7 @@ def test_workers_and_server_may_die(local_ray, tmp_path):
 
 
 def test_refusals():
-    pytest.importorskip("ray", reason="asynchronous training needs the extra scax[ray]")
+    pytest.importorskip("ray", reason="needs the extra: pip install 'scax[ray]'")
     sca, params, data = setting()
     with pytest.raises(ValueError, match="leave parallel= and manifold= out"):
         scax.train_async(dataclasses.replace(sca, parallel=scax.Parallel(1)), params, data, steps=1)

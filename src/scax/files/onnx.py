@@ -56,7 +56,7 @@ def export(model: Model, path: str | os.PathLike) -> None:
     try:
         import onnx
     except ImportError:
-        raise FileError("ONNX files need the onnx package: pip install 'scax[onnx]'.") from None
+        raise FileError("ONNX files need the onnx package: pip install 'scax[onnx]'") from None
     graph = _Graph()
     z = _network(graph, model, _inputs(graph, model))
     _predictions(graph, model, z)

@@ -145,7 +145,7 @@ def train_async(
     try:
         import ray
     except ImportError:
-        raise ImportError("train_async needs Ray: pip install 'scax[ray]'.") from None
+        raise ImportError("train_async needs Ray: pip install 'scax[ray]'") from None
     if not isinstance(sca, SCA):
         raise TypeError(f"sca must be a scax.SCA, got {sca!r}.")
     for name, value in (("steps", steps), ("workers", workers), ("batch_size", batch_size), ("every", every)):
