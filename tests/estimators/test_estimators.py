@@ -194,8 +194,8 @@ def test_training_stops_when_the_loss_does_not_fall_and_the_curve_falls(diabetes
 def test_warm_start_goes_on(diabetes):
     model = SCARegressor(**SMALL | {"max_iter": 2}, warm_start=True).fit(*diabetes)
     before = model.loss_
-    model.set_params(alpha=1e-2, max_iter=5).fit(*diabetes)
-    assert model.loss_curve_[0] < before
+    model.set_params(max_iter=5).fit(*diabetes)  # the weights go on; steps are as long as at any start
+    assert model.loss_ < before
     assert clone(model).set_params(warm_start=False).fit(*diabetes).loss_curve_[0] > model.loss_curve_[0]
 
 

@@ -241,3 +241,10 @@ def test_neuron_groups_of_other_layouts():
     np.testing.assert_array_equal(conv.sizes, [45, 45])
     params = [{"a": jnp.zeros((2, 2))}, {"a": jnp.zeros((3, 2))}]
     assert scax.neuron_groups(params, trainable=[False, True]).ids.shape == (6,)
+
+
+def test_neuron_groups_sum_along_axes_what_their_ids_say():
+    params = {"kernel": jnp.zeros((2, 3, 4)), "bias": jnp.zeros(4), "dense": jnp.zeros((5, 2))}
+    groups = scax.neuron_groups(params)
+    w = jnp.asarray(np.random.default_rng(0).normal(size=groups.ids.size))
+    np.testing.assert_allclose(groups.sums(w), jax.ops.segment_sum(w, groups.ids, groups.count), rtol=1e-5)

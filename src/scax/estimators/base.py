@@ -25,8 +25,9 @@ from .rows import merge
 from .scaling import Scaling
 from .sparsity import Sparsity
 
-#: The linear system of one step has a row per sample and output; an automatic batch keeps it near this size.
-SYSTEM_SIZE = 128
+#: Rows of an automatic batch at most; and the linear system of one step, with a row per sample and output, is kept
+#: near this size.
+MOST_IN_BATCH, SYSTEM_SIZE = 64, 128
 #: A step is damped and then mixed with many others: a surrogate solved to 12 digits takes twice the time and ends at
 #: the same network.
 NEWTON_TOLERANCE = 1e-3
@@ -323,7 +324,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
 
     def _batch_size(self, n: int, k: int) -> int:
         """Rows per step; a batch that holds every row is as long as the padded table."""
-        automatic = max(16, 1 << (SYSTEM_SIZE // k).bit_length() - 1)
+        automatic = min(MOST_IN_BATCH, max(16, 1 << (SYSTEM_SIZE // k).bit_length() - 1))
         size = automatic if isinstance(self.batch_size, str) else int(self.batch_size)
         return epochs.padded(n) if size >= n else size
 

@@ -38,8 +38,8 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
     damping : float or "auto", default="auto"
         Weight τ of the proximal term that holds a step near the current weights. A number fixes it.
     batch_size : int or "auto", default="auto"
-        Rows per step. "auto" takes all rows where they are few, and otherwise as many as keep the linear system of a
-        step near 128 equations (one per row and output). An epoch is split into batches of equal size.
+        Rows per step. "auto" takes all rows where they are few, and otherwise 64, or as many as keep the linear system
+        of a step near 128 equations (one per row and output). An epoch is split into batches of equal size.
     max_iter : int, default=100
         Largest number of epochs.
     tol : float, default=1e-3
