@@ -10,7 +10,7 @@ from .batch import Batch
 from .blocks import Blocks, scatter
 from .damping import Measures
 from .datafit import Datafit
-from .linearize import Linearization, Paired, linearize
+from .linearize import Linearization, Paired, WithGram, linearize
 from .linearize.structured import Plan
 from .network import Network
 from .problem import Problem
@@ -43,6 +43,8 @@ class Iteration:
                 form = "matrix-free"  # each block forms the Jacobian of its own rows
         form_it = linearize if self.parallel is None else self.parallel.linearize
         lin = form_it(self.network, self.state.w, self.rows, form)
+        if self.solver.grams and self.state.blocks is None and self.parallel is None:
+            lin = WithGram(lin)
         self.targets = self.problem.loss.targets(self.batch.y, lin.outputs.shape[1]).astype(lin.outputs.dtype)
         return lin
 

@@ -8,6 +8,7 @@ from .dense import Dense as Dense
 from .matrix_free import MatrixFree as MatrixFree
 from .pairs import Paired as Paired
 from .structured import Structured as Structured
+from .with_gram import WithGram as WithGram
 
 FORMS = {"dense": Dense.of, "matrix-free": MatrixFree, "structured": Structured}
 

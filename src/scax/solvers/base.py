@@ -39,6 +39,8 @@ class Solver:
     name: str
     #: which form of J it works on: "dense", "structured" or "matrix-free"; with blocks it is always "dense"
     jacobian: str = "structured"
+    #: whether it forms JJᵀ of all rows; then others read from it
+    grams: bool = False
 
     def supports(self, problem: Problem) -> str | None:
         """None if it can serve the problem, else the reason and what to try instead."""

@@ -120,6 +120,7 @@ class SampleSpaceSolver(Smooth):
     tolerance: float | None = static(default=None)
     max_iterations: int = static(default=50)
     name: ClassVar[str] = "sample-space"
+    grams: ClassVar[bool] = True
     jacobian: ClassVar[str] = "dense"
 
     def space(self, surrogate):
@@ -133,6 +134,7 @@ class StructuredSolver(Smooth):
     tolerance: float | None = static(default=None)
     max_iterations: int = static(default=50)
     name: ClassVar[str] = "structured"
+    grams: ClassVar[bool] = True
     jacobian: ClassVar[str] = "structured"
 
     def space(self, surrogate):
@@ -146,6 +148,7 @@ class Newton(Smooth):
     tolerance: float | None = static(default=None)
     max_iterations: int = static(default=50)
     name: ClassVar[str] = "newton"
+    grams: ClassVar[bool] = True
 
     def space(self, surrogate):
         return SampleSpace(surrogate.lin, surrogate.pull, surrogate.curvature)
