@@ -7,9 +7,13 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 # Nearly all of the suite's time goes into compiling small programs that run once or twice: compile them fast, not well.
 # Several test processes share the cores, and threads of BLAS that wait for each other would take all of them.
 # Both are read when the libraries are loaded.
-os.environ["XLA_FLAGS"] = " ".join(
-    [os.environ.get("XLA_FLAGS", ""), "--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false"]
+QUICKLY = (
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
+    "--xla_llvm_disable_expensive_passes=true",
 )
+os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICKLY])
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from pathlib import Path
