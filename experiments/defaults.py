@@ -286,7 +286,7 @@ def seconds(folder: str, seeds: int, name: str) -> dict[str, float]:
     net, problem = network(name)
     params, data = net.init(jax.random.key(0)), load(folder, name)
     best = {}
-    methods = {"SCA": scax.SCA(problem), "Adam": scax.baseline(optax.adam(1e-2), problem, mean_power=8.0)}
+    methods = {"SCA": scax.SCA(problem), "Adam": scax.baseline(optax.adam(1e-2), problem)}
     for turn in range(8):
         for label, method in methods.items():
             began = time.perf_counter()
@@ -558,7 +558,7 @@ def tables(results: dict) -> dict[str, str]:
 def reached(excess: list[float], aim: float) -> float:
     """Iterations after which SCA is at `aim`: between the ENDS along a straight line in logarithms."""
     for (n, u), (m, v) in itertools.pairwise(zip(ENDS, excess, strict=True)):
-        if v <= aim:
+        if 0 < v <= aim:
             return float(np.exp(np.interp(-math.log(aim), [-math.log(u), -math.log(v)], [math.log(n), math.log(m)])))
     return math.nan
 

@@ -257,7 +257,7 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
                 self.classes_ = np.unique(y)
             if len(self.classes_) < 2:
                 raise ValueError(
-                    f"y has only one class, {self.classes_[0]!r}: a classifier needs at least two classes."
+                    f"y has only one class, {self.classes_.tolist()[0]!r}: a classifier needs at least two classes."
                 )
         strange = np.setdiff1d(y, self.classes_)
         if len(strange):

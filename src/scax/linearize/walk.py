@@ -148,7 +148,8 @@ def find_uses(jaxpr, leaves: int) -> dict[int, list[Use]]:
 
 
 def multiply_adds(jaxpr) -> float:
-    """Multiply-adds of the products and convolutions in a jaxpr; a loop of unknown length counts once."""
+    """Multiply-adds of the products and convolutions in a jaxpr; a loop of unknown length counts once,
+    of several branches the dearest."""
     total = 0.0
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "dot_general":
@@ -161,7 +162,8 @@ def multiply_adds(jaxpr) -> float:
             total += math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel) / made
         parts = [p for value in eqn.params.values() for p in (value if isinstance(value, tuple) else (value,))]
         bodies = [getattr(p, "jaxpr", p) for p in parts if hasattr(getattr(p, "jaxpr", p), "eqns")]
-        total += eqn.params.get("length", 1) * sum(multiply_adds(body) for body in bodies)
+        inside = [multiply_adds(body) for body in bodies]
+        total += max(inside) if eqn.primitive.name == "cond" else eqn.params.get("length", 1) * sum(inside)
     return total
 
 
