@@ -1,4 +1,5 @@
-"""All timings: steps over Adam's, then peak memory. Written to docs/results/.
+"""All timings: steps over Adam's, their growth, time to Adam's objective, peak memory, and other second-order methods
+where they are installed. Written to docs/results/.
 
 make bench
 """
@@ -11,7 +12,9 @@ from benchmarks import steps
 
 def main() -> None:
     steps.main()
-    subprocess.run([sys.executable, "-m", "benchmarks.memory"], check=True)
+    for name in ("growth", "reach", "memory", "peers"):  # each in a process of its own
+        print(f"\n{name}", flush=True)
+        subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=True)
 
 
 if __name__ == "__main__":
