@@ -27,12 +27,11 @@ import jax
 import numpy as np
 
 import scax
+from scax.parallel.hosts import KEPT_MEMORY
 from scax.sca import _step
 
 #: The messages of the exact step on the network of `large`, in numbers of its weights: δ, and inputs and sensitivities.
 LARGE_MESSAGES = 1.9
-#: As `scax launch` sets it, for one process as for many: large arrays stay with the process between steps.
-KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
 RESULTS = pathlib.Path(__file__).parent.parent / "docs" / "results" / "scaling.json"
 PAGE = RESULTS.parent.parent / "scaling.md"
 
@@ -116,28 +115,37 @@ def devices(widths: tuple[int, ...], rows: int) -> None:
     record("devices", {"widths": widths, "weights": size, "rows": rows, "schemes": found})
 
 
-def processes(widths: tuple[int, ...], rows: int, counts: list[int], steps: int) -> None:
-    """Seconds per step with P processes over loopback, each on a core of its own; one process takes the plain step."""
+def processes(widths: tuple[int, ...], rows: int, counts: list[int], steps: int, rounds: int) -> None:
+    """Seconds per step with P processes over loopback, each on a core of its own; one process takes the plain step.
+
+    "apart" is what this machine could do at best: P processes that know nothing of each other, each with plain steps on
+    a P-th of the rows, the slowest of them. All numbers of processes are measured in turn, `rounds` times.
+    """
     cores = one_thread_each()
     counts = [count for count in counts if count <= len(cores)]
     print(f"cores: {cores}", flush=True)
     found: dict[str, dict] = {}
-    for scheme in ("exact", "data"):
-        for count in counts:
-            known = found.get("exact", {}).get(1)  # one process takes the plain step, whatever the scheme
-            told = known if count == 1 and known else crew(scheme, count, cores, widths, rows, steps)
-            found.setdefault(scheme, {})[count] = told
-            print(scheme, count, {k: v for k, v in told.items() if k != "seconds"}, flush=True)
+    for _ in range(rounds):
+        one = crew("exact", 1, cores, widths, rows, steps)  # the plain step, whatever the scheme
+        for scheme in ("exact", "data", "apart"):
+            for count in counts:
+                told = one if count == 1 else crew(scheme, count, cores, widths, rows, steps)
+                told["efficiency"] = one["median"] / count / told["median"]
+                found.setdefault(scheme, {}).setdefault(count, []).append(told)
+                print(scheme, count, {k: round(v, 4) for k, v in told.items() if k != "seconds"}, flush=True)
     floor = crew("exact", 1, cores, widths, 8, steps)["median"]  # with hardly any rows
-    told = {"widths": widths, "rows": rows, "steps": steps, "floor": floor}
-    record("processes", told | {"schemes": found})
+    told = {"widths": widths, "rows": rows, "steps": steps, "rounds": rounds, "floor": floor}
+    middle = lambda runs: {key: float(np.median([run[key] for run in runs])) for key in runs[0] if key != "seconds"}
+    schemes = {scheme: {p: middle(runs) for p, runs in by.items()} for scheme, by in found.items()}
+    record(f"processes, {len(cores)} cores", told | {"schemes": schemes})
 
 
 def crew(scheme: str, count: int, cores: list[int], widths, rows: int, steps: int) -> dict:
-    """Start the processes of one measurement; the first one's last line is the result."""
+    """Start the processes of one measurement; each one's last line is its result, and the slowest's is theirs."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
+    rows = -(-rows // count) if scheme == "apart" else rows
     command = [sys.executable, "-m", "experiments.scaling", "worker", "--steps", str(steps), "--rows", str(rows)]
     command += ["--widths", *map(str, widths), "--scheme", scheme, "--address", address, "--counts", str(count)]
     environment = os.environ | KEPT_MEMORY | {"JAX_PLATFORMS": "cpu", "OPENBLAS_NUM_THREADS": "1"}
@@ -146,14 +154,14 @@ def crew(scheme: str, count: int, cores: list[int], widths, rows: int, steps: in
             [*command, "--number", str(i)],
             env=environment,
             text=True,
-            stdout=subprocess.PIPE if i == 0 else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             preexec_fn=lambda core=cores[i]: os.sched_setaffinity(0, {core}),
         )
         for i in range(count)
     ]
     try:
-        out, _ = members[0].communicate(timeout=900)
-        return json.loads(out.strip().splitlines()[-1])
+        said = [member.communicate(timeout=900)[0] for member in members]
+        return max((json.loads(out.strip().splitlines()[-1]) for out in said), key=lambda told: told["median"])
     finally:
         for member in members:
             member.kill()
@@ -163,7 +171,7 @@ def crew(scheme: str, count: int, cores: list[int], widths, rows: int, steps: in
 def worker(scheme: str, count: int, number: int, address: str, widths: tuple[int, ...], rows: int, steps: int) -> None:
     """One process of a measurement: the median of some steps, of an all-gather of as many numbers as weights."""
     parallel = None
-    if count > 1:
+    if count > 1 and scheme != "apart":
         jax.distributed.initialize(address, count, number, coordinator_bind_address=address)
         parallel = scax.Parallel(scheme=scheme)
     problem, params, batch = large(widths, rows)
@@ -173,7 +181,8 @@ def worker(scheme: str, count: int, number: int, address: str, widths: tuple[int
         state, batch = parallel.place((state, batch))
     step = jax.jit(lambda state, batch: sca.step(state, batch), donate_argnums=0)
     times, busy, size = [], [], state.w.shape[0]
-    for _ in range(steps + 2):
+    # processes that do not wait for each other take more steps, so that each has the others beside it
+    for _ in range(steps + 2 if scheme != "apart" else steps * count + 2):
         began, worked = time.perf_counter(), time.process_time()
         state, info = jax.block_until_ready(step(state, batch))
         times.append(time.perf_counter() - began)
@@ -223,8 +232,8 @@ def page() -> None:
     found = json.loads(RESULTS.read_text())
     text = PAGE.read_text()
     tables = {"devices": _devices(found["devices"]), "async": _asynchronous(found)}
-    if "processes" in found:
-        tables["processes"] = _processes(found["processes"])
+    measured = [value for key, value in found.items() if key.startswith("processes")]
+    tables["processes"] = "\n\n".join(_processes(told) for told in measured)
     for section, table in tables.items():
         between = re.compile(f"<!-- {section} -->.*?<!-- end -->", re.DOTALL)
         text = between.sub(lambda _, s=section, t=table: f"<!-- {s} -->\n{t}\n<!-- end -->", text, count=1)
@@ -259,11 +268,12 @@ def _processes(found: dict) -> str:
     lines = [
         f"`python -m experiments.scaling processes` on {found['cores']} cores (load average {found['load']}{busy}): "
         "the same network and batch, P processes over loopback with one core each, the median of "
-        f"{found['steps']} steps. One process takes the plain step; "
+        f"{found['steps']} steps and of {found['rounds']} rounds. One process takes the plain step; "
         "efficiency = its seconds / (P × seconds with P). Processor: seconds in "
-        "which process 0 did not wait. Message: an all-gather of as many numbers as there are weights, alone. "
+        "which the slowest process did not wait. Message: an all-gather of as many numbers as there are weights, alone. "
         f"The same step on 8 rows takes {found['floor']:.3f} seconds: reading and writing weights, which no scheme "
-        f"shares. The model of `exact` is that, a P-th of the rest, and {LARGE_MESSAGES} messages.",
+        f"shares. The model of `exact` is that, a P-th of the rest, and {LARGE_MESSAGES} messages. `apart` is no scheme: P processes that know nothing of each "
+        "other, each with plain steps on a P-th of the rows, the slowest of them: what the machine allows.",
         "",
         "| scheme | P | seconds per step | efficiency | processor | message | model |",
         "|---|---|---|---|---|---|---|",
@@ -272,7 +282,7 @@ def _processes(found: dict) -> str:
     for scheme, counts in found["schemes"].items():
         one = counts["1"]["median"]
         for p, told in counts.items():
-            efficiency = reached[scheme, p] = one / int(p) / told["median"]
+            efficiency = reached[scheme, p] = told["efficiency"]
             model = found["floor"] + (one - found["floor"]) / int(p) + LARGE_MESSAGES * told["message"]
             lines.append(
                 f"| {scheme} | {p} | {told['median']:.3f} | {efficiency:.0%} | {told['processor']:.3f} | "
@@ -315,6 +325,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=512)
     parser.add_argument("--widths", type=int, nargs="+", default=[1000, 1500, 1500, 800, 1])
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 2, 4, 8], help="processes: how many to try")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scheme", default="exact")
     parser.add_argument("--number", type=int, default=0)
     parser.add_argument("--address")
@@ -324,7 +335,7 @@ def main() -> None:
     elif args.part == "devices":
         devices(tuple(args.widths), args.rows)
     elif args.part == "processes":
-        processes(tuple(args.widths), args.rows, args.counts, args.steps or 9)
+        processes(tuple(args.widths), args.rows, args.counts, args.steps or 9, args.rounds)
     elif args.part == "worker":
         worker(args.scheme, args.counts[0], args.number, args.address, tuple(args.widths), args.rows, args.steps)
     else:

@@ -59,6 +59,7 @@ def test_every_penalty_and_loss_is_certified(loss, regularizer, x64):
 @pytest.mark.parametrize("penalty", PENALTIES)
 @settings(max_examples=8)
 @example(seed=42970, strength=0.3, tau=1e-6, wide=True)  # cancellation in weight space once left it unsolved
+@example(seed=395154, strength=0.3, tau=0.1, wide=False)  # weights on a bound, rounded inside it, once counted as free
 @given(
     seed=st.integers(0, 2**31),
     strength=st.sampled_from([0.0, 1e-6, 1e-3, 0.03, 0.3, 1e3]),
@@ -67,10 +68,9 @@ def test_every_penalty_and_loss_is_certified(loss, regularizer, x64):
 )
 def test_any_size_and_strength(penalty, seed, strength, tau, wide, x64):
     """From no penalty at all to one under which nothing is left; with more rows than weights, and fewer."""
-    if penalty == "l1+box":
-        tau = max(tau, 0.1)  # with less, nearly all weights are on their bounds, and FISTA serves better
     end, surrogate = _random(penalty, seed, strength, tau, 40 if wide else 5)
     assert end.converged, (end.iterations, end.optimality)
+    assert end.iterations < 60
     # 0 ∈ Jᵀv + ∂Ψ(δ), so what is missing is Jᵀ(∇Φ(z0 + Jδ) − v), and ‖∇Φ(a) − v‖² ≤ 2·(2/n)·gap
     n = surrogate.lin.outputs.shape[0]
     gap = 1e-12 * abs(float(surrogate.value(end.delta)))
@@ -202,7 +202,7 @@ def test_auto_takes_it_where_it_serves():
     assert auto.choose(Setting(lasso, 20, 1, 100)).solver.name == "semismooth"
     assert auto.choose(Setting(lasso, 10**5, 1, 10**5)).solver.name == "fista"
     boxed = scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3) + scax.Box(1.0))
-    assert auto.choose(Setting(boxed, 20, 1, 100)).solver.name == "fista"
+    assert auto.choose(Setting(boxed, 20, 1, 100)).solver.name == "semismooth"
     own = scax.Problem(net.apply, scax.Squared(), OwnPenalty())
     assert auto.choose(Setting(own, 20, 1, 100)).solver.name == "fista"
     with pytest.raises(ValueError, match="OwnPenalty does not give one: use solver='fista'"):

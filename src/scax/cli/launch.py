@@ -11,11 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
+from ..parallel.hosts import KEPT_MEMORY
 from .errors import LAUNCHED, LOST, UserError, fail
 from .options import absurd
 
-#: Large arrays stay with the process between steps: fresh pages at every step cost as much as a pass over the weights.
-KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
 GRACE = 5.0  # seconds in which processes may end by themselves after one of them has died
 
 

@@ -14,7 +14,8 @@ class SampleSpace(Space):
         (2μI + FKFᵀ) b = α − F(Jh/μ − K r/(2μ)),      u = Fᵀb − r/(2μ),   θ = 1
 
     For the squared loss with equal weights s this is (μI + sK)u = s(e − Jh/μ). Everything Newton asks for lives in
-    R^{mk}: K is built once, δ only at the end. θ is there so that δ = 0, where Newton starts, is a point too.
+    R^{mk}: K is built once, δ only at the end. θ is there so that δ = 0, where Newton starts, is a point too; in
+    what `solve` gives it is the number 1.0, no array: where nobody mixes points, ‖h‖ is never looked at.
     """
 
     def __init__(self, lin, h, mu):
@@ -34,7 +35,7 @@ class SampleSpace(Space):
         matrix = matrix + 2 * self.mu * jnp.eye(n * k, dtype=matrix.dtype)
         b = solve_positive(matrix, right.reshape(-1))
         u = factor.transpose(b.reshape(n, k))
-        return jnp.ones((), u.dtype), u if remainder is None else u - remainder / (2 * self.mu)
+        return 1.0, u if remainder is None else u - remainder / (2 * self.mu)
 
     def rows(self, point):
         theta, u = point
@@ -52,7 +53,7 @@ class SampleSpace(Space):
         theta, u = point
         parts = jnp.stack([slope + 2 * self.mu * u, slope, 2 * self.mu * u])
         gap, *terms = jnp.sqrt(jnp.maximum(jnp.einsum("pnk,pnk->p", parts, jax.vmap(self._gram)(parts)), 0))
-        missing = jnp.abs(theta - 1) * jnp.linalg.norm(self.h)
+        missing = 0.0 if isinstance(theta, float) else jnp.abs(theta - 1) * jnp.linalg.norm(self.h)
         return (gap + missing) / jnp.maximum(sum(terms) + missing, jnp.finfo(u.dtype).tiny)
 
     def weights(self, point):

@@ -4,7 +4,6 @@ from typing import ClassVar
 
 from .._struct import static, struct
 from ..problem import Problem
-from ..regularizers import Box
 from .base import Choice, Solver
 from .cost import LARGEST_ARRAY, Setting, costs
 from .fista import Fista
@@ -59,9 +58,6 @@ def _rough(setting: Setting) -> tuple[type[Solver], str]:
     name = type(regularizer).__name__
     if not regularizer.newton:
         return Fista, f"{name} is not smooth and has a prox, whose derivative is not known"
-    if any(isinstance(part, Box) for part in getattr(regularizer, "parts", [regularizer])):
-        # with little damping most weights end on their bounds, and Newton steps become many and short
-        return Fista, f"{name} is not smooth and holds weights on bounds"
     side = min(m, q)
     if side > LARGEST_SYSTEM or m * q > LARGEST_ARRAY:
         return Fista, f"{name} is not smooth, and a Newton step would solve a system of {side:,} equations"

@@ -61,8 +61,7 @@ class Semismooth(Solver):
     added, δ_k follows the solution and σ falls (proximal point). −σ(δ − δ_k) is then a subgradient of the surrogate
     itself, and bounds what is left to gain.
 
-    Boxes narrow against what pulls at them (few weights free, little damping) need many short steps; FISTA suits them
-    better. With more rows than weights the system is solved in weight space, from D^½ JᵀHJ D^½.
+    With more rows than weights the system is solved in weight space, from D^½ JᵀHJ D^½.
     """
 
     tolerance: float = static(default=1e-6)
