@@ -233,7 +233,7 @@ def page() -> None:
     text = PAGE.read_text()
     tables = {"devices": _devices(found["devices"]), "async": _asynchronous(found)}
     measured = [value for key, value in found.items() if key.startswith("processes")]
-    tables["processes"] = "\n\n".join(_processes(told) for told in measured)
+    tables["processes"] = _processes(measured)
     for section, table in tables.items():
         between = re.compile(f"<!-- {section} -->.*?<!-- end -->", re.DOTALL)
         text = between.sub(lambda _, s=section, t=table: f"<!-- {s} -->\n{t}\n<!-- end -->", text, count=1)
@@ -262,18 +262,29 @@ def _devices(found: dict) -> str:
     return "\n".join(lines)
 
 
-def _processes(found: dict) -> str:
+def _processes(measured: list[dict]) -> str:
+    lines = [
+        "`python -m experiments.scaling processes`: the same network and batch, P processes over loopback with one core "
+        "each, the median of "
+        f"{measured[0]['steps']} steps and of some rounds in which all P are measured in turn. One process takes the "
+        "plain step; efficiency = its seconds / (P × seconds with P). Processor: seconds in which the slowest process "
+        "did not wait. Message: an all-gather of as many numbers as there are weights, alone. The model of `exact` is "
+        "the step on 8 rows (reading and writing weights, which no scheme shares), a P-th of the rest, and "
+        f"{LARGE_MESSAGES} messages. `apart` is no scheme: P processes that know nothing of each other, each with plain "
+        "steps on a P-th of the rows, the slowest of them: what the machine itself allows, and more than a scheme "
+        "could, for their Gram matrices are a P²-th of the whole one.",
+    ]
+    for found in measured:
+        lines += ["", *_machine(found)]
+    return "\n".join(lines)
+
+
+def _machine(found: dict) -> list[str]:
     most = max(int(p) for counts in found["schemes"].values() for p in counts)
     busy = "" if found["load"] < most + 1 else ", so that other programs had their share and seconds say little"
     lines = [
-        f"`python -m experiments.scaling processes` on {found['cores']} cores (load average {found['load']}{busy}): "
-        "the same network and batch, P processes over loopback with one core each, the median of "
-        f"{found['steps']} steps and of {found['rounds']} rounds. One process takes the plain step; "
-        "efficiency = its seconds / (P × seconds with P). Processor: seconds in "
-        "which the slowest process did not wait. Message: an all-gather of as many numbers as there are weights, alone. "
-        f"The same step on 8 rows takes {found['floor']:.3f} seconds: reading and writing weights, which no scheme "
-        f"shares. The model of `exact` is that, a P-th of the rest, and {LARGE_MESSAGES} messages. `apart` is no scheme: P processes that know nothing of each "
-        "other, each with plain steps on a P-th of the rows, the slowest of them: what the machine allows.",
+        f"{found['cores']} cores (load average {found['load']}{busy}), {found['rounds']} rounds, "
+        f"{found['floor']:.3f} seconds on 8 rows:",
         "",
         "| scheme | P | seconds per step | efficiency | processor | message | model |",
         "|---|---|---|---|---|---|---|",
@@ -295,8 +306,7 @@ def _processes(found: dict) -> str:
         f"({reached['exact', p]:.0%})"
         for p, aim in aims
     ]
-    lines += ["", f"Aimed at with `exact`: {'; '.join(verdicts)}."]
-    return "\n".join(lines)
+    return [*lines, "", f"Aimed at with `exact`: {'; '.join(verdicts)}."]
 
 
 def _asynchronous(found: dict) -> str:
