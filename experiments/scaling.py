@@ -264,14 +264,14 @@ def _devices(found: dict) -> str:
 
 def _processes(measured: list[dict]) -> str:
     lines = [
-        "`python -m experiments.scaling processes`: the same network and batch, P processes over loopback with one core "
-        "each, the median of "
+        "`python -m experiments.scaling processes`: the same network and batch, P processes over loopback with one "
+        "core each, the median of "
         f"{measured[0]['steps']} steps and of some rounds in which all P are measured in turn. One process takes the "
         "plain step; efficiency = its seconds / (P × seconds with P). Processor: seconds in which the slowest process "
         "did not wait. Message: an all-gather of as many numbers as there are weights, alone. The model of `exact` is "
         "the step on 8 rows (reading and writing weights, which no scheme shares), a P-th of the rest, and "
-        f"{LARGE_MESSAGES} messages. `apart` is no scheme: P processes that know nothing of each other, each with plain "
-        "steps on a P-th of the rows, the slowest of them: what the machine itself allows, and more than a scheme "
+        f"{LARGE_MESSAGES} messages. `apart` is no scheme: P processes that know nothing of each other, each with "
+        "plain steps on a P-th of the rows, the slowest of them: what the machine itself allows, and more than a scheme "
         "could, for their Gram matrices are a P²-th of the whole one.",
     ]
     for found in measured:
