@@ -271,8 +271,8 @@ def _processes(measured: list[dict]) -> str:
         "did not wait. Message: an all-gather of as many numbers as there are weights, alone. The model of `exact` is "
         "the step on 8 rows (reading and writing weights, which no scheme shares), a P-th of the rest, and "
         f"{LARGE_MESSAGES} messages. `apart` is no scheme: P processes that know nothing of each other, each with "
-        "plain steps on a P-th of the rows, the slowest of them: what the machine itself allows, and more than a scheme "
-        "could, for their Gram matrices are a P²-th of the whole one.",
+        "plain steps on a P-th of the rows, the slowest of them: what the machine itself allows, and more than a "
+        "scheme could, for their Gram matrices are a P²-th of the whole one.",
     ]
     for found in measured:
         lines += ["", *_machine(found)]
