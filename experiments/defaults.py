@@ -14,6 +14,7 @@ Parts of the run, each a section of the results file (docs/results/defaults.json
     robustness  random configurations (data, units, widths, activations, batch sizes, losses, precision) against Adam,
                 its learning rate tuned for each
     fresh       the same with other configurations, drawn after the damping rule had been fitted
+    metric      both with metric="kronecker", one run of each structure, against the Adam that they have
 """
 
 import argparse
@@ -128,11 +129,13 @@ def over_seeds(method, params, keys, data, ends, batch_size):
 
 ENDS = (10, 20, 50, 100, 200, 500, 1000, 2000, 4000)
 
+WITH_METRIC = 'with `metric="kronecker"`'
 VARIANTS = {
     "default": {},
     "damping that does not grow": {"damping": scax.Relative(scale=1e9)},
     "constant carry β = 0.9": {"carry": scax.Approach(0.9, scale=1e9)},
     "no carry": {"carry": scax.Approach(0.0, scale=1e9)},
+    WITH_METRIC: {"metric": "kronecker"},
     "step size .3/√(1 + n/20)": {"step_size": scax.PowerDecay(0.3, 0.5, scale=20.0)},
     "damping by the curvature with its common direction": {
         "damping": scax.Relative(share=6e-4, noise=0.0, centered=False)
@@ -149,7 +152,7 @@ VARIANTS = {
 
 def target(folder: str, seeds: int, name: str, variant: str) -> dict:
     net, problem = network(name)
-    some = seeds if variant == "default" or variant.startswith("before") else min(seeds, 5)
+    some = seeds if variant == "default" or variant.startswith(("before", "with")) else min(seeds, 5)
     u = over_seeds(scax.SCA(problem, **VARIANTS[variant]), *starts(net, some), load(folder, name), ENDS, 20)
     excess = 100 * (np.asarray(u, float) / CASES[name].best - 1)
     return {
@@ -226,11 +229,16 @@ def over_grid(name, problem, grid, params, keys, data, ends, batch_size):
     return jax.vmap(jax.vmap(one, (None, 0, 0)), (0, None, None))(grid, params, keys)
 
 
-def at_marks(folder: str, seeds: int, name: str) -> list[float]:
+def at_marks(folder: str, seeds: int, name: str, metric: str | None = None) -> list[float]:
     """SCA's excess at the marks."""
     net, problem = network(name)
-    u = over_seeds(scax.SCA(problem), *starts(net, min(seeds, 4)), load(folder, name), MARKS, 20)
+    u = over_seeds(scax.SCA(problem, metric=metric), *starts(net, min(seeds, 4)), load(folder, name), MARKS, 20)
     return (100 * (np.asarray(u, float)[:, :, 1].mean(0) / CASES[name].best - 1)).tolist()
+
+
+def shaped_at_marks(folder: str, seeds: int, name: str) -> list[float]:
+    """The same with a metric."""
+    return at_marks(folder, seeds, name, "kronecker")
 
 
 def tuned(folder: str, seeds: int, name: str, method: str) -> list[dict]:
@@ -287,6 +295,7 @@ def seconds(folder: str, seeds: int, name: str) -> dict[str, float]:
     params, data = net.init(jax.random.key(0)), load(folder, name)
     best = {}
     methods = {"SCA": scax.SCA(problem), "Adam": scax.baseline(optax.adam(1e-2), problem)}
+    methods["SCA with a metric"] = scax.SCA(problem, metric="kronecker")
     for turn in range(8):
         for label, method in methods.items():
             began = time.perf_counter()
@@ -321,8 +330,14 @@ def batch_size(folder: str, seeds: int, name: str, size: str) -> dict:
 STRUCTURES, FRESH, DRAWS, ROBUST_STEPS = 40, 20, 5, 200
 
 
-def structure(folder: str, seeds: int, index: str) -> list[dict]:
-    """One random structure, DRAWS draws of units and starts; Adam's learning rate is tuned for each of them."""
+def shaped(folder: str, seeds: int, index: str) -> list[dict]:
+    """One random structure with a metric, for the first draw alone, to be held against the same run without."""
+    return structure(folder, seeds, index, draws=1, options={"metric": "kronecker"})
+
+
+def structure(folder: str, seeds: int, index: str, draws: int = DRAWS, options: dict | None = None) -> list[dict]:
+    """One random structure, some draws of units and starts. Adam's learning rate is tuned for each of them, unless
+    options of SCA other than the defaults are asked about."""
     rng = np.random.default_rng((1, int(index)))
     name = str(rng.choice(list(CASES)))
     width = int(4 * 250 ** rng.random())  # 4 … 1000
@@ -335,10 +350,12 @@ def structure(folder: str, seeds: int, index: str) -> list[dict]:
     scales = 10.0 ** rng.uniform(-3, 3, (DRAWS, 2))
     size = max(8, min(size, 512 // k))  # minutes, not hours; larger batches are in the part `batches`
     with jax.enable_x64(dtype == jnp.float64):
-        return _structure(folder, int(index), name, (width,) * depth, activation, kind, k, size, dtype, scales)
+        return _structure(
+            folder, int(index), name, (width,) * depth, activation, kind, k, size, dtype, scales[:draws], options
+        )
 
 
-def _structure(folder, index, name, hidden, activation, kind, k, size, dtype, scales):
+def _structure(folder, index, name, hidden, activation, kind, k, size, dtype, scales, options):
     x, y = (np.asarray(a, float) for a in load(folder, name))
     rng = np.random.default_rng(index)
     if kind == "logistic":
@@ -385,15 +402,18 @@ def _structure(folder, index, name, hidden, activation, kind, k, size, dtype, sc
         carry = (p, method.init(p), Shuffle.start(key, d[0].shape[0]))
         return whole(jax.lax.fori_loop(0, ROBUST_STEPS, step, carry)[0], d)
 
-    mine = jax.jit(lambda p, key, d: jax.lax.map(lambda c: descend(scax.SCA(problem), *c), (p, key, d)))(
-        params, keys, data
-    )
+    mine = jax.jit(
+        lambda p, key, d: jax.lax.map(lambda c: descend(scax.SCA(problem, **(options or {})), *c), (p, key, d))
+    )(params, keys, data)
+    about = {"data": name, "hidden": hidden, "activation": activation, "loss": kind, "outputs": k, "batch": size}
+    about["dtype"] = jnp.dtype(dtype).name
+    if options is not None:
+        return [about | {"SCA": float(u)} for u in np.asarray(mine, float)]
     rates = jnp.asarray([1e-3, 3e-3, 1e-2, 3e-2, 1e-1], dtype)
     sweep = jax.jit(lambda p, key, d: jax.lax.map(lambda c: jax.vmap(lambda r: adam(*c, r))(rates), (p, key, d)))
     theirs = np.nanmin(np.asarray(sweep(params, keys, data), float), axis=1)
-    about = {"data": name, "hidden": hidden, "activation": activation, "loss": kind, "outputs": k, "batch": size}
     return [
-        about | {"dtype": jnp.dtype(dtype).name, "SCA": float(u), "Adam": float(v), "ratio": float(u / v)}
+        about | {"SCA": float(u), "Adam": float(v), "ratio": float(u / v)}
         for u, v in zip(np.asarray(mine, float), theirs, strict=True)
     ]
 
@@ -449,6 +469,12 @@ def ratios_of(results: dict, part: str = "robustness") -> np.ndarray:
     return np.array([run["ratio"] for runs in results.get(part, {}).values() for run in runs])
 
 
+def shaped_ratios(results: dict) -> np.ndarray:
+    """The same with a metric, of the first run of each structure."""
+    plain = results.get("robustness", {}) | results.get("fresh", {})
+    return np.array([runs[0]["SCA"] / plain[i][0]["Adam"] for i, runs in results.get("metric", {}).items()])
+
+
 # -- tables --------------------------------------------------------------------------------------------
 
 
@@ -472,8 +498,9 @@ def tables(results: dict) -> dict[str, str]:
             mine = [seen[name]["default"]["mean"][i] for i in at]
             told = " / ".join(number(v) + ("" if v <= w else " ✗") for v, w in zip(mine, case.wanted, strict=True))
             spread = three([seen[name]["default"]["sd"][i] for i in at])
-            body.append([name, told, spread, three(case.wanted)])
-        out["targets"] = rows(["", "default", "sd over seeds", "aimed at"], body)
+            shape = three([seen[name][WITH_METRIC]["mean"][i] for i in at])
+            body.append([name, told, spread, three(case.wanted), shape])
+        out["targets"] = rows(["", "default", "sd over seeds", "aimed at", WITH_METRIC], body)
         variants = [v for v in VARIANTS if v in seen["CASP"]]
         body = [[v, *(three([seen[n][v]["mean"][i] for i in at]) for n in CASES)] for v in variants]
         last = [three([seen[n]["default"]["last iterate"][i] for i in at]) for n in CASES]
@@ -483,7 +510,7 @@ def tables(results: dict) -> dict[str, str]:
         found = {n: results["baselines"][n] for n in CASES if n in results["baselines"]}
         ends = HORIZONS[1:]
         body = []
-        for method in ["SCA at the marks", *RATES]:
+        for method in ["SCA at the marks", "SCA with a metric", *RATES]:
             if not any(method in found[n] for n in found):
                 continue
             cells = []
@@ -492,11 +519,15 @@ def tables(results: dict) -> dict[str, str]:
                     cells.append("not run")
                     continue
                 marks = found[name]["SCA at the marks"]
-                values = marks if method.startswith("SCA") else [b["excess"] for b in found[name][method]]
+                held = found[name][method]
+                values = held if method.startswith("SCA") else [b["excess"] for b in held]
                 cells.append(
-                    " / ".join(number(v) + (" ✗" if v < m else "") for v, m in zip(values, marks, strict=True))
+                    " / ".join(
+                        number(v) + (" ✗" if v < m and "SCA" not in method else "")
+                        for v, m in zip(values, marks, strict=True)
+                    )
                 )
-            label = "SCA after " if method.startswith("SCA") else method + " after "
+            label = "SCA after " if method == "SCA at the marks" else method + " after "
             body.append([label + " / ".join(map(str, MARKS if method.startswith("SCA") else ends)), *cells])
         calls = {n: found[n]["L-BFGS"] for n in found if "L-BFGS" in found[n]}
         if calls:
@@ -517,7 +548,7 @@ def tables(results: dict) -> dict[str, str]:
             aim = results["baselines"][name]["Adam"][-1]["excess"]
             count = reached(results["targets"][name]["default"]["mean"], aim)
             took, adam = count * each["SCA"], HORIZONS[-1] * each["Adam"]
-            times = [f"{1e6 * each[m]:.0f} µs" for m in ("SCA", "Adam")]
+            times = [f"{1e6 * each[m]:.0f} µs" for m in ("SCA", "SCA with a metric", "Adam")]
             body.append(
                 [
                     name,
@@ -529,7 +560,17 @@ def tables(results: dict) -> dict[str, str]:
                     f"{adam / took:.1f}",
                 ]
             )
-        head = ["", "a step of SCA", "of Adam", "tuned Adam after 4000", "SCA there after", "in", "Adam in", "faster"]
+        head = [
+            "",
+            "a step of SCA",
+            "with a metric",
+            "of Adam",
+            "tuned Adam after 4000",
+            "SCA there after",
+            "in",
+            "Adam in",
+            "faster",
+        ]
         out["time"] = rows(head, body)
     if "batches" in results:
         three = lambda values: " / ".join(number(v) for v in values)
@@ -542,6 +583,7 @@ def tables(results: dict) -> dict[str, str]:
         )
     if "robustness" in results:
         parts = {"fitted to": ratios_of(results), "fresh": ratios_of(results, "fresh")}
+        parts["both, with a metric"] = shaped_ratios(results)
         parts = {name: ratios for name, ratios in parts.items() if len(ratios)}
         facts = {
             "runs": len,
@@ -578,11 +620,14 @@ def write_tables(results: dict, page: pathlib.Path) -> None:
 PIECES = {
     "targets": [(target, name, variant) for name in CASES for variant in VARIANTS],
     "baselines": [(tuned, name, method) for name in CASES for method in RATES]
-    + [(f, name, label) for name in CASES for f, label in ((at_marks, "SCA at the marks"), (lbfgs, "L-BFGS"))],
+    + [(lbfgs, name, "L-BFGS") for name in CASES]
+    + [(at_marks, name, "SCA at the marks") for name in CASES]
+    + [(shaped_at_marks, name, "SCA with a metric") for name in CASES],
     "time": [(seconds, name) for name in CASES],
     "batches": [(batch_size, name, str(size)) for name in ("CASP", "SkillCraft1") for size in SIZES],
     "robustness": [(structure, str(index)) for index in range(STRUCTURES)],
     "fresh": [(structure, str(index)) for index in range(STRUCTURES, STRUCTURES + FRESH)],
+    "metric": [(shaped, str(index)) for index in range(STRUCTURES + FRESH)],
 }
 
 
@@ -601,7 +646,7 @@ def missing(results: dict, parts: list[str]) -> list[tuple]:
 
 def compute(piece: tuple, folder: str, seeds: int):
     _, function, keys = piece
-    given = keys[:1] if function in (at_marks, lbfgs) else keys
+    given = keys[:1] if function in (at_marks, shaped_at_marks, lbfgs) else keys
     return function(folder, seeds, *given)
 
 

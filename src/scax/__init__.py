@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .losses import Poisson as Poisson
     from .losses import Softmax as Softmax
     from .losses import Squared as Squared
+    from .metric import Kronecker as Kronecker
     from .models import MLP as MLP
     from .models import Compacted as Compacted
     from .models import compact as compact
@@ -73,6 +74,7 @@ _NAMES = {
     "blocks": ("Blocks",),
     "bridges": ("as_optax", "from_equinox", "from_flax", "from_torch"),
     "damping": ("Relative",),
+    "metric": ("Kronecker",),
     "files": ("FileError", "Model", "load", "save"),
     "losses": ("Huber", "Logistic", "Loss", "Poisson", "Softmax", "Squared"),
     "models": ("Compacted", "MLP", "compact"),

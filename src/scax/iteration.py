@@ -10,12 +10,14 @@ from .batch import Batch
 from .blocks import Blocks, scatter
 from .damping import Measures
 from .datafit import Datafit
-from .linearize import Linearization, Paired, WithGram, linearize
+from .linearize import Linearization, Paired, Structured, WithGram, linearize
 from .linearize.structured import Plan
+from .metric import Kronecker, Shape, Shaped
 from .network import Network
 from .problem import Problem
 from .solvers import ClosedForm, Solution, Solver
 from .solvers.cost import Setting
+from .solvers.smooth import ShapedSolver
 from .surrogate import Surrogate
 
 LINEARIZED: Any = None  # in the full linearization there is no datafit left: it is in the linear term
@@ -41,10 +43,16 @@ class Iteration:
             form = self.solver.jacobian if self.state.blocks is None else "dense"
             if self.blocks is not None and self.blocks.own_batch:
                 form = "matrix-free"  # each block forms the Jacobian of its own rows
+        if self.state.metric is not None:
+            self.solver = ShapedSolver(tolerance=getattr(solver, "tolerance", None))
+            return self._see(Structured(self.network, self.state.w, self.rows, layered=True))
         form_it = linearize if self.parallel is None else self.parallel.linearize
         lin = form_it(self.network, self.state.w, self.rows, form)
         if self.solver.grams and self.state.blocks is None and self.parallel is None:
             lin = WithGram(lin)
+        return self._see(lin)
+
+    def _see(self, lin: Linearization) -> Linearization:
         self.targets = self.problem.loss.targets(self.batch.y, lin.outputs.shape[1]).astype(lin.outputs.dtype)
         return lin
 
@@ -58,17 +66,34 @@ class Iteration:
         plan = Plan.of(self.network, self.network.split(self.state.w), row, rows)
         return Setting(self.problem, rows, outputs, self.state.w.shape[0], plan)
 
-    def surrogate(self, lin: Linearization, rho, memory, carried, damping) -> Surrogate:
-        """The convex problem of this iteration; memory = (1−ρ)d, carried = βδ_prev, None where absent."""
+    def shape(self, metric: Kronecker, lin: Linearization, damping) -> tuple[Shape, Any]:
+        """The proximal term's shape, and what the metric remembers."""
+        assert isinstance(lin, Structured)
+        weight = self.shares[:, None] * self._diagonal(lin)
+        problem = self.problem
+        level = (self.effective_rows(), problem.loss.caution)
+        return metric.at(self.state.metric, self.state.count, lin, weight, damping, problem.regularizer.ridge, level)
+
+    def surrogate(self, lin: Linearization, rho, memory, carried, damping, shape: Shape | None = None) -> Surrogate:
+        """The convex problem of this iteration; memory = (1−ρ)d, carried = βδ_prev, None where absent. With a shape,
+        `lin` has K⁻¹ behind every Jᵀ, and h stands for h/μ."""
         problem, w = self.problem, self.state.w
         if isinstance(self.solver, ClosedForm):
             slope = rho * self.gradient(lin) + self._manifold_gradient(lin)
             memory = slope if memory is None else memory + slope
             return Surrogate.build(LINEARIZED, LINEARIZED, w, memory, carried, damping, problem.regularizer)
         datafit = Datafit(problem.loss, self.targets, rho * self.shares)
+        if shape is not None:
+            assert isinstance(lin, Structured)
+            lin = Shaped(lin, shape)
         if self.pairs is not None and problem.manifold is not None:
             datafit.pair_scale = (problem.manifold.strength * self.pairs.weight).astype(w.dtype)
             lin = Paired(lin, self.pairs, self.batch.size)
+        if shape is not None:
+            slope = problem.regularizer.ridge * (w if carried is None else w + carried)
+            ahead = shape.inverse(slope if memory is None else memory + slope)  # 2(βδ_prev − h)
+            linear = ahead if carried is None else ahead - 2 * carried
+            return Surrogate(datafit, lin, w, linear, jnp.ones((), w.dtype), problem.regularizer)
         return Surrogate.build(datafit, lin, w, memory, carried, damping, problem.regularizer)
 
     def solve(self, surrogate: Surrogate) -> Solution:

@@ -19,6 +19,7 @@ from .blocks import Blocks, Partition
 from .damping import PARTIAL, Damping
 from .iteration import Iteration
 from .layout import Layout
+from .metric import Kronecker
 from .options import known, settle
 from .parallel.mesh import Parallel
 from .problem import Problem
@@ -38,6 +39,7 @@ class State:
     averaging: Float[Array, ""]
     damping: Float[Array, ""]
     held: Any  # what the damping rule remembers
+    metric: Any  # and the metric, None where there is none
     level: Float[Array, ""]  # recent level of the batch objective
     count: Int[Array, ""]
     blocks: Partition | None
@@ -72,6 +74,8 @@ class SCA:
     step_size   α_n: a Sequence, a number or a function of the step
     averaging   ρ_n: likewise; 1, the default, keeps no memory of past gradients
     damping     τ: a number fixes it, a Damping looks after it
+    metric      the shape of the proximal term: None for τ‖·‖²; "kronecker" (or a Kronecker) takes in what past batches
+                say about the curvature: fewer iterations, dearer ones
     carry       β_n: how much of the previous displacement the proximal center carries on, a number or a function of
                 the step; 0 is the paper
     mean_power  the solution averages the iterates with weights growing like n^mean_power; None: the last iterate
@@ -87,6 +91,7 @@ class SCA:
     step_size: Sequence | Any = PowerDecay(0.6, 0.7, scale=2.0)
     averaging: Sequence | Any = None
     damping: Damping | Any = PARTIAL
+    metric: Kronecker | Any = None
     carry: Approach | Any = Approach(0.9, scale=5.0)
     mean_power: Number | None = 8.0
     surrogate: str = static(default="partial")
@@ -109,6 +114,7 @@ class SCA:
             averaging=jnp.asarray(1 if rho is None else rho.first, w.dtype),
             damping=jnp.asarray(self.damping.first, w.dtype),
             held=self.damping.start(w.dtype),
+            metric=None if self.metric is None else self.metric.start(layout, w.dtype),
             level=jnp.zeros((), w.dtype),
             count=jnp.asarray(0, jnp.int32),
             blocks=None if self.blocks is None else self.blocks.partition(layout, self.problem.regularizer, w.dtype),
@@ -154,7 +160,8 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     τ, held = sca.damping.at(state.held, n, now.measures(lin))
     memory = None if state.memory is None else (1 - ρ) * state.memory
     carried = None if state.carried is None else carry_at(sca.carry, n) * state.carried
-    solution = now.solve(now.surrogate(lin, ρ, memory, carried, τ))
+    shape, metric = (None, None) if sca.metric is None else now.shape(sca.metric, lin, τ)
+    solution = now.solve(now.surrogate(lin, ρ, memory, carried, τ, shape))
     δ = solution.delta
 
     # the step, if it is one to take
@@ -189,6 +196,7 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
         averaging=ρ if sca.averaging is None else sca.averaging.next(ρ, n).astype(w.dtype),
         damping=τ_next,
         held=held,
+        metric=metric,
         level=level,
         count=n + 1,
     )

@@ -45,8 +45,9 @@ class Plan:
         return max(multiply_adds(self.jaxpr.jaxpr), sum(self.sizes))
 
     @staticmethod
-    def of(network: Network, leaves: tuple, row: Any, rows: int) -> "Plan":
-        """Read the network for one sample, and hold each parameter the way that costs least for `rows` samples."""
+    def of(network: Network, leaves: tuple, row: Any, rows: int | None) -> "Plan":
+        """Read the network for one sample, and hold each parameter the way that costs least for `rows` samples (None:
+        by layers wherever possible)."""
         jaxpr, shape = jax.make_jaxpr(lambda leaves, row: network.of_leaves(leaves, row[None])[0], return_shape=True)(
             leaves, row
         )
@@ -57,9 +58,10 @@ class Plan:
                 for a in found
                 for b in found
             }
-            if None in pairs.values() or _columns_cost(found, rows, shape.shape[0]) < _layer_cost(
+            dear = rows is not None and _columns_cost(found, rows, shape.shape[0]) < _layer_cost(
                 found, rows, shape.shape[0]
-            ):
+            )
+            if None in pairs.values() or dear:
                 del uses[leaf]
             else:
                 relations.update(pairs)
@@ -172,11 +174,15 @@ def cross_gram(a: Layer, b: Layer, relation: str) -> Float[Array, "n k m k"]:
 class Structured(Linearization):
     """J held parameter by parameter: layers where the network allows, columns where it does not. Always exact."""
 
-    def __init__(self, network: Network, w: Float[Array, "q"], x: Array, rows: int | None = None):
-        """`rows`: of the whole batch, where x is a device's share of it."""
+    def __init__(
+        self, network: Network, w: Float[Array, "q"], x: Array, rows: int | None = None, layered: bool = False
+    ):
+        """`rows`: of the whole batch, where x is a device's share of it; `layered`: whatever has layers, has them."""
         self.network, self.size = network, w.shape[0]
         leaves = self.leaves = network.split(w)
-        self.plan = plan = Plan.of(network, leaves, jax.ShapeDtypeStruct(x.shape[1:], x.dtype), rows or x.shape[0])
+        self.plan = plan = Plan.of(
+            network, leaves, jax.ShapeDtypeStruct(x.shape[1:], x.dtype), None if layered else rows or x.shape[0]
+        )
         by_path = {use.path: use for found in plan.uses.values() for use in found}
         silent = {path: jnp.zeros(use.repeats + use.out_shape, use.out_dtype) for path, use in by_path.items()}
 
@@ -216,12 +222,12 @@ class Structured(Linearization):
         parts = [layer.jvp(leaves[leaf]) for leaf, uses in self.layers.items() for layer in uses]
         if self.columns is not None:
             parts.append(self.columns.jvp(jnp.concatenate([jnp.ravel(leaves[i]) for i in self.plan.columns])))
-        return _total(parts)
+        return added(parts)
 
     @exact
     def vjp(self, v):
         return self._join(
-            {i: jnp.ravel(_total([layer.vjp(v, self.leaves[i]) for layer in uses])) for i, uses in self.layers.items()},
+            {i: jnp.ravel(added([layer.vjp(v, self.leaves[i]) for layer in uses])) for i, uses in self.layers.items()},
             None if self.columns is None else self.columns.vjp(v),
         )
 
@@ -235,12 +241,12 @@ class Structured(Linearization):
         ]
         if self.columns is not None:
             parts.append(self.columns.gram())
-        return _total(parts)
+        return added(parts)
 
     @exact
     def jacobian(self):
         return self._join(
-            {i: _total([layer.rows(self.leaves[i]) for layer in uses]) for i, uses in self.layers.items()},
+            {i: added([layer.rows(self.leaves[i]) for layer in uses]) for i, uses in self.layers.items()},
             None if self.columns is None else self.columns.matrix,
         )
 
@@ -252,7 +258,7 @@ class Structured(Linearization):
         parts = [layer.row_squares() for uses in self.layers.values() for layer in uses]
         if self.columns is not None:
             parts.append(self.columns.row_squares())
-        return _total(parts)
+        return added(parts)
 
     def column_squares(self, scale):
         # Σ_i s_i² (a_i ⊗ g_i)² = (a²)ᵀ(s² g²) at one position; several positions add up before squaring
@@ -270,5 +276,6 @@ class Structured(Linearization):
         return jnp.concatenate(parts, axis=-1)
 
 
-def _total(parts: list[Array]) -> Array:
+def added(parts: list[Array]) -> Array:
+    """Σ parts."""
     return sum(parts[1:], start=parts[0])

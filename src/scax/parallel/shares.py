@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from ..linearize import Dense, Linearization, Structured
 from ..linearize.base import exact
-from ..linearize.structured import Layer, _total, cross_gram
+from ..linearize.structured import Layer, added, cross_gram
 from ..network import Network
 
 
@@ -62,7 +62,7 @@ class Shared(Linearization):
         gram = jnp.zeros((width * units, k, n, k), self.outputs.dtype)
         if isinstance(self.own, Structured) and self.layers:
             relations = self.own.plan.relations
-            rows = _total(
+            rows = added(
                 [
                     cross_gram(a, b, relations[a.use.path, b.use.path])
                     for leaf, uses in self.own.layers.items()
@@ -79,7 +79,7 @@ class Shared(Linearization):
 
     def _own_jvp(self, delta: Float[Array, "q"]) -> Float[Array, "n k"]:
         """J_c δ_c. By columns rather than rows: few products with many rows each, and a share of δ is all it reads."""
-        return _total([part.jvp(own) for part, own in zip(self._held, self._split(delta), strict=True)])
+        return added([part.jvp(own) for part, own in zip(self._held, self._split(delta), strict=True)])
 
     def _split(self, vector: Float[Array, "q"]) -> list[Array]:
         """This device's share of a vector, part by part."""
@@ -110,7 +110,7 @@ class Shared(Linearization):
 
     @exact
     def pulled_square(self, v):
-        return jax.lax.psum(_total([jnp.sum(part.vjp(v) ** 2) for part in self._held]), self.axis)
+        return jax.lax.psum(added([jnp.sum(part.vjp(v) ** 2) for part in self._held]), self.axis)
 
     def _joined(self, own: list[Array]) -> Float[Array, "q"]:
         """The whole vector from all devices' shares."""
@@ -204,10 +204,10 @@ class _Tied:
         size, (number, units) = self.leaf.size, self.unit
         apart = jax.lax.dynamic_update_slice_in_dim(jnp.zeros(own.size * units, own.dtype), own, number * own.size, 0)
         alone = apart[:size].reshape(self.leaf.shape)  # zero where other devices have their shares
-        return _total([layer.jvp(alone) for layer in self.uses])
+        return added([layer.jvp(alone) for layer in self.uses])
 
     def vjp(self, v: Float[Array, "n k"]) -> Array:
-        return _own(jnp.ravel(_total([layer.vjp(v, self.leaf) for layer in self.uses])), 0, self.unit)
+        return _own(jnp.ravel(added([layer.vjp(v, self.leaf) for layer in self.uses])), 0, self.unit)
 
     def join(self, every: Float[Array, "units own"]) -> Array:
         return every.reshape(-1)[: self.leaf.size].reshape(self.leaf.shape)

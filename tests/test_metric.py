@@ -1,0 +1,136 @@
+"""The Kronecker-factored proximal term: the step it gives is the minimizer in weight space, found the long way."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scax
+from scax.iteration import Iteration
+from scax.linearize import Structured
+
+from .cases import rows
+
+LAM, TAU = 0.01, 0.003
+
+
+def setting(loss, outputs=1, widths=(5, 4, 3), n=12):
+    net = scax.MLP((*widths, outputs), activation="tanh")
+    params = jax.tree.map(lambda a: a.astype(float), net.init(jax.random.key(0)))
+    x = rows(1, n, widths[0], float)
+    y = {
+        "squared": x[:, :outputs],
+        "logistic": (x[:, 0] > 0).astype(float),
+        "softmax": np.arange(n) % max(outputs, 2),
+    }[type(loss).__name__.lower()]
+    return scax.Problem(net.apply, loss, scax.L2(LAM)), params, (x, y)
+
+
+def expected(sca, before, after, batch):
+    """The linearized network at `before`, and T from its definition, moments being those that `after` remembers."""
+    problem = sca.problem
+    now = Iteration(problem, before, problem.ready(before.params, batch))
+    lin = Structured(now.network, before.w, now.rows, layered=True)
+    blocks = []
+    n, τ = float(before.count), float(after.metric.damping)
+    rows, share = len(batch[0]), sca.metric.share
+    ς = share * problem.loss.caution * (20 / rows) ** 1.5 * (1 + n / 25) ** 0.5
+    ε = np.sqrt((τ + LAM / 2) / ς)
+    for sides in after.metric.sides:
+        moments = [np.asarray(m) for m in sides.moments]
+        if len(moments) == 1:
+            blocks.append(np.diag(τ + ς * moments[0]))
+            continue
+        a, g = moments
+        π = np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
+        k = ς * np.kron(a + π * ε * np.eye(len(a)), g + ε / π * np.eye(len(g)))
+        blocks.append(k - LAM / 2 * np.eye(len(k)))
+    return lin, jax.scipy.linalg.block_diag(*blocks)
+
+
+@pytest.mark.parametrize(("loss", "outputs"), [(scax.Squared(), 2), (scax.Logistic(), 1), (scax.Softmax(), 3)], ids=str)
+def test_the_step_minimizes_the_surrogate_with_that_shape(loss, outputs, x64):
+    """At ŵ the gradient of ρ/L Σ l(f + Jδ) + λ/2‖w + δ‖² + (δ − βδ_prev)ᵀT(δ − βδ_prev) vanishes; T ⪰ τI."""
+    problem, params, batch = setting(loss, outputs)
+    sca = scax.SCA(problem, metric="kronecker", step_size=0.5, carry=0.5, mean_power=None)
+    state = sca.init(params)
+    for _ in range(3):
+        before, (state, info) = state, sca.step(state, batch)
+        assert info.accepted
+        lin, shape = expected(sca, before, state, batch)
+        δ, center = state.carried, 0.5 * before.carried
+        y = problem.loss.targets(problem.ready(params, batch).y, outputs)
+        slope = lin.vjp(problem.loss.gradient(lin.outputs + lin.jvp(δ), y) / len(batch[0]))
+        gradient = slope + LAM * (before.w + δ) + 2 * shape @ (δ - center)
+        assert np.linalg.norm(gradient) <= 1e-7 * np.linalg.norm(slope)
+        assert np.linalg.eigvalsh(shape).min() >= float(state.metric.damping) * (1 - 1e-9)
+
+
+def test_moments_are_those_of_inputs_and_sensitivities(x64):
+    """After one step: A = Σ s aaᵀ of the first layer's inputs, G of the last layer, which is linear, is 1."""
+    problem, params, (x, y) = setting(scax.Squared())
+    sca = scax.SCA(problem, metric="kronecker")
+    state, _ = sca.step(sca.init(params), (x, y))
+    shapes = [tuple(m.shape[0] for m in sides.moments) for sides in state.metric.sides]
+    assert shapes == [leaf.shape for leaf in jax.tree.leaves(params)]
+    weights = [sides.moments for sides in state.metric.sides if len(sides.moments) == 2]
+    np.testing.assert_allclose(weights[0][0], x.T @ x / len(x), rtol=1e-12)
+    np.testing.assert_allclose(weights[-1][1], 1.0, rtol=1e-12)
+
+
+def test_weights_kept_the_other_way_round_give_the_same_step(x64):
+    problem, params, batch = setting(scax.Squared())
+    turned = lambda p: [{"bias": layer["bias"], "weight": layer["weight"].T} for layer in p]
+    other = scax.Problem(lambda p, x: problem.outputs(turned(p), x), scax.Squared(), scax.L2(LAM))
+    ends = []
+    for which, start in ((problem, params), (other, turned(params))):
+        sca = scax.SCA(which, metric="kronecker")
+        state = sca.init(start)
+        for _ in range(3):
+            state, _ = sca.step(state, batch)
+        ends.append(state.params)
+    for a, b in zip(jax.tree.leaves(ends[0]), jax.tree.leaves(turned(ends[1])), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+
+
+def test_parameters_without_layers_keep_tau(x64):
+    """A scale that multiplies data has columns of its own: its part of T is τI, and the step is still a minimizer."""
+    x = rows(1, 12, 4, float)
+    params = {"scale": jnp.linspace(0.5, 1.5, 4), "weight": jnp.linspace(-1, 1, 8).reshape(4, 2), "out": jnp.ones(2)}
+    network = lambda p, x: jnp.tanh((x * jnp.exp(p["scale"])) @ p["weight"]) @ p["out"][:, None]
+    problem = scax.Problem(network, scax.Squared(), scax.L2(LAM))
+    sca = scax.SCA(problem, metric="kronecker", damping=TAU, step_size=1.0, carry=0.0, mean_power=None)
+    before = sca.init(params)
+    state, info = sca.step(before, (x, x[:, :1]))
+    assert info.accepted
+    δ = state.w - before.w
+    now = Iteration(problem, before, problem.ready(params, (x, x[:, :1])))
+    lin = Structured(now.network, before.w, now.rows, layered=True)
+    slope = lin.vjp(2 * (lin.outputs + lin.jvp(δ) - x[:, :1]) / len(x)) + LAM * (before.w + δ)
+    at = [leaf for leaf, shape in enumerate(before.layout.trained_shapes) if not lin.plan.uses.get(leaf)]
+    assert at
+    for leaf in at:  # ∇ + 2τδ = 0 there
+        g, d = (np.ravel(before.layout.leaves(v)[leaf]) for v in (slope, δ))
+        np.testing.assert_allclose(g, -2 * TAU * d, atol=1e-9)
+
+
+def test_what_it_does_not_go_with():
+    problem, _, _ = setting(scax.Squared())
+    sparse = scax.Problem(problem.apply, scax.Squared(), scax.L1(0.1))
+    with pytest.raises(ValueError, match=r"metric: needs a surrogate that is solved without a prox .* got L1"):
+        scax.SCA(sparse, metric="kronecker")
+    with pytest.raises(ValueError, match=r"metric: .* leave out blocks or it"):
+        scax.SCA(problem, metric="kronecker", blocks=scax.Blocks(2))
+    with pytest.raises(ValueError, match="metric: works on layers, and solver 'cg' does not"):
+        scax.SCA(problem, metric="kronecker", solver="cg")
+    with pytest.raises(ValueError, match="metric='diagonal' is not known"):
+        scax.SCA(problem, metric="diagonal")
+    with pytest.raises(TypeError, match=r"metric must be None, 'kronecker' or a scax.Kronecker"):
+        scax.SCA(problem, metric=3)
+
+
+def test_explain_says_so():
+    problem, params, (x, _) = setting(scax.Squared())
+    said = scax.SCA(problem, metric="kronecker").explain(params, x)
+    assert "metric (Kronecker)" in said
+    assert "layer 5→4" in said
