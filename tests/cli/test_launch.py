@@ -111,9 +111,9 @@ def test_rows_may_stay_on_disk(scax, monkeypatch):
     """Shards are written aside with the rest of the folder, and read from its final place."""
     from importlib import import_module
 
-    session = import_module("scax.train.session")
-    monkeypatch.setattr(session, "LARGE_FILE", 0)
-    monkeypatch.setattr(session, "IN_MEMORY", 0)
+    reading = import_module("scax.train.reading")
+    monkeypatch.setattr(reading, "LARGE_FILE", 0)
+    monkeypatch.setattr(reading, "IN_MEMORY", 0)
     regression(Path("t.csv"))
     outcome = scax(*TRAIN, "--out", "run", "--steps", "20")
     assert outcome.code == 0, outcome.err

@@ -86,11 +86,12 @@ def test_a_resumed_run_goes_on_in_the_same_event_files(scax):
     pytest.importorskip("tensorboardX", reason="needs the extra: pip install 'scax[tensorboard]'")
     from scax.train import session as sessions
     from scax.train.config import load as load_config
+    from scax.train.reading import survey
 
     regression(Path("t.csv"))
     assert scax("train", "t.csv", "--target", "price", *SMALL, "--out", "run").code == 0
     config = load_config(Path("run/config.toml"))
-    session = sessions.start(Path("cut"), config, *sessions.survey(config), "")
+    session = sessions.start(Path("cut"), config, *survey(config), "")
     assert not session.go(lambda r: None, lambda s: None, lambda: session.step >= 7, 0.0)
     reached = session.step
     outcome = scax("resume", "cut", "--tensorboard", "events")

@@ -122,9 +122,10 @@ def test_stop_and_resume_is_to_the_bit(run, scax):
     """Ctrl-C after a while, twice; a checkpoint at every moment."""
     from scax.train import session as sessions
     from scax.train.config import load as load_config
+    from scax.train.reading import survey
 
     config = load_config(Path("run/config.toml"))
-    table, found = sessions.survey(config)
+    table, found = survey(config)
     session = sessions.start(Path("wild"), config, table, found, "")
     for stop_at in (1, 7, 16):
         done = session.go(lambda r: None, lambda s: None, lambda at=stop_at, s=session: s.step >= at, 0.0)
@@ -236,6 +237,7 @@ def test_a_strength_is_found(scax):
     """Chosen on training rows, shown, kept in the folder; and found again by a run that stopped before it was."""
     from scax.train import session as sessions
     from scax.train.config import load as load_config
+    from scax.train.reading import survey
 
     regression(Path("t.csv"))
     given = ["train", "t.csv", "--target", "price", *SMALL, "--penalty", "group", "--strength", "auto"]
@@ -256,7 +258,7 @@ def test_a_strength_is_found(scax):
 
     config = load_config(Path("run/config.toml"))
     assert (config.penalty, config.strength, config.l2) == ("group", "auto", 0.0)
-    session = sessions.start(Path("stopped"), config, *sessions.survey(config), "scax train")
+    session = sessions.start(Path("stopped"), config, *survey(config), "scax train")
     assert session.undecided
     assert not session.choose(lambda record: None, lambda: True)
     assert not Path("stopped/path.json").exists()

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ..parallel.hosts import KEPT_MEMORY
 from .errors import LAUNCHED, LOST, UserError, fail
 from .options import absurd
 
@@ -49,6 +48,8 @@ def launch(
 
 def _start(i: int, processes: int, address: str, command: list[str], quiet: Any) -> subprocess.Popen:
     """Process i of the run; what others than the first say is kept aside."""
+    from ..parallel.hosts import KEPT_MEMORY
+
     flags = ["--hosts", address, "--processes", str(processes), "--process-id", str(i)]
     cores = _cores(i, processes)
     # one GPU cannot be shared by several processes, and one process already drives all of a machine's

@@ -14,6 +14,7 @@ from rich.console import Console
 from ..parallel import hosts
 from ..train import session as sessions
 from ..train.config import TrainConfig
+from ..train.reading import survey
 from ..train.run_folder import locked
 from ..train.scores import SCORES
 from ..train.tensorboard import EventFiles
@@ -31,7 +32,7 @@ def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool, e
         _run(sessions.resume(folder), save_every, machine, console)
         return
     with console.status("Reading the table", spinner="dots") if console.is_terminal else contextlib.nullcontext():
-        table, preprocess = sessions.survey(config)
+        table, preprocess = survey(config)
     if not machine:
         show_schema(table.name, preprocess.schema)
     for warning in preprocess.schema.warnings:

@@ -8,7 +8,6 @@ end:    model, results; the checkpoint stays
 import bisect
 import dataclasses
 import functools
-import hashlib
 import json
 import operator
 import os
@@ -23,7 +22,7 @@ import numpy as np
 
 from .. import losses
 from ..batch import Batch
-from ..data import Preprocess, Shards, Split, Stream, Table, convert, open_table
+from ..data import Preprocess, Table, open_table
 from ..files import load_checkpoint, save, save_checkpoint, write_text
 from ..models import MLP, compact
 from ..parallel import hosts
@@ -32,83 +31,25 @@ from ..regularizers import L1, L2, GroupLasso, Regularizer, neuron_groups
 from ..sca import SCA
 from . import config as configs
 from .config import TrainConfig
-from .feed import Carry, MemoryFeed, StreamFeed
+from .feed import Carry
 from .finish import finish as sparse_end
 from .loop import evaluate
+from .reading import HELD_OUT, SHARDS, Data, read
 from .run_folder import FORMAT, RunFolderError, aside, environment, read_json, write_json
 from .scores import SCORES, score
 from .strength import MOST_ROWS, chosen, neurons_kept, set_aside, summary
 
-MODEL, CHECKPOINT, METRICS, SHARDS = "model.safetensors", "checkpoint.safetensors", "metrics.jsonl", "shards"
+MODEL, CHECKPOINT, METRICS = "model.safetensors", "checkpoint.safetensors", "metrics.jsonl"
 PATH = "path.json"  # how the strength was chosen, in a run with --strength auto
 RECORDS = 100
 WATCHED = 8192  # training rows the objective is measured on
-HELD_OUT = 65_536  # held-out rows the score is measured on
 FINISHED = 65_536  # training rows on which a sparse run ends
-LARGE_FILE = 256 << 20  # bytes of a table from which it is converted to shards first
-IN_MEMORY = 512 << 20  # bytes of encoded rows up to which shards are loaded whole
-
-
-@dataclasses.dataclass(frozen=True)
-class Data:
-    """A table, read: how it is encoded, and where batches and held-out rows come from."""
-
-    preprocess: Preprocess
-    feed: MemoryFeed | StreamFeed
-    held_out: tuple[np.ndarray, np.ndarray] | None
-    rows: int
-    digest: str
-
-    @property
-    def task(self) -> str:
-        goal = self.preprocess.schema.target
-        return "regression" if goal.task == "regression" else "binary" if len(goal.classes) == 2 else "multiclass"
 
 
 @functools.lru_cache(maxsize=8)
 def network(widths: tuple[int, ...], activation: str) -> MLP:
     """The same object for the same network: a second run in a process compiles nothing anew."""
     return MLP(widths, activation)
-
-
-def survey(config: TrainConfig, progress: Callable[[int], Any] | None = None) -> tuple[Table, Preprocess]:
-    """Open the table, find its schema and statistics."""
-    table = open_table(config.table, header=config.header, encoding=config.encoding)
-    found = Preprocess.fit(
-        table,
-        config.target,
-        task=None if config.task == "auto" else config.task,
-        drop=config.drop,
-        categories=config.category,
-        max_levels=config.max_levels,
-        split=_split(config),
-        progress=progress,
-    )
-    return table, found
-
-
-def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path) -> Data:
-    """Encode the table: into memory, or a large one into shards under the folder."""
-    split, digest = _split(config), _digest(config.table)
-    size = table.bytes * (4 if config.table.endswith(".gz") else 1)
-    if size <= LARGE_FILE:
-        x, y, *held = preprocess.arrays(table, split)
-        feed: MemoryFeed | StreamFeed = MemoryFeed(x, y, config.batch_size)
-        rows = len(x)
-    else:
-        shards = convert(table, preprocess, folder / SHARDS, split=split, seed=config.seed)
-        feed, rows = _of_shards(shards, config), shards.rows
-        held = list(shards.held_out(HELD_OUT))
-    if rows < 1:
-        raise RunFolderError(f"{table.name} leaves no rows to train on: lower --validation.")
-    held_out = (held[0], held[1]) if held and len(held[0]) else None
-    return Data(preprocess, feed, held_out, rows, digest)
-
-
-def _of_shards(shards: Shards, config: TrainConfig) -> MemoryFeed | StreamFeed:
-    if shards.bytes <= IN_MEMORY:
-        return MemoryFeed(*shards.arrays(), config.batch_size)
-    return StreamFeed(Stream(shards, seed=config.seed), config.batch_size)
 
 
 class Session:
@@ -427,15 +368,6 @@ def goals(steps: int) -> list[int]:
     every = -(-steps // min(RECORDS, steps))
     early = np.round(np.geomspace(1, every, 12)).astype(int).tolist()
     return sorted({*early, *range(every, steps, every), steps})
-
-
-def _split(config: TrainConfig) -> Split:
-    return Split(config.validation, config.seed)
-
-
-def _digest(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @jax.jit
