@@ -27,7 +27,7 @@ import jax
 import numpy as np
 
 import scax
-from scax.parallel.hosts import KEPT_MEMORY
+from scax.cli.launch import KEPT_MEMORY
 from scax.sca import _step
 
 #: The messages of the exact step on the network of `large`, in numbers of its weights: δ, and inputs and sensitivities.

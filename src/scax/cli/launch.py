@@ -14,6 +14,13 @@ import typer
 from .errors import LAUNCHED, LOST, UserError, fail
 from .options import absurd
 
+#: An environment in which large arrays stay with a process between steps (glibc): all of them in one arena, of which
+#: nothing is given back. Fresh pages at every step cost as much as several passes over the weights.
+KEPT_MEMORY = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 32),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
+}
 GRACE = 5.0  # seconds in which processes may end by themselves after one of them has died
 
 
@@ -48,8 +55,6 @@ def launch(
 
 def _start(i: int, processes: int, address: str, command: list[str], quiet: Any) -> subprocess.Popen:
     """Process i of the run; what others than the first say is kept aside."""
-    from ..parallel.hosts import KEPT_MEMORY
-
     flags = ["--hosts", address, "--processes", str(processes), "--process-id", str(i)]
     cores = _cores(i, processes)
     # one GPU cannot be shared by several processes, and one process already drives all of a machine's

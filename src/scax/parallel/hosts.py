@@ -13,13 +13,6 @@ import numpy as np
 
 #: Seconds without a sign of life after which a process counts as dead; a closed connection is noticed at once.
 HEARTBEAT = 30
-#: An environment in which large arrays stay with a process between steps (glibc): all of them in one arena, of which
-#: nothing is given back. Fresh pages at every step cost as much as several passes over the weights.
-KEPT_MEMORY = {
-    "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_THRESHOLD_": str(1 << 32),
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
-}
 
 _joined = False
 
