@@ -11,7 +11,8 @@ import re
 from pathlib import Path
 
 from scax.reproduce.figures import figures
-from scax.reproduce.page import page, readme_table
+from scax.reproduce.page import page
+from scax.reproduce.page_table2 import readme_table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results" / "reproduction.json"

@@ -14,12 +14,14 @@ from rich.table import Table
 
 from ..files.whole import write_text
 from ..reproduce.configs import SUSY_ITERATIONS, TABLE2
-from ..reproduce.page import baselines, mse, page, score, seconds
+from ..reproduce.page import page
+from ..reproduce.page_table2 import baselines
 from ..reproduce.regression import regression
 from ..reproduce.speedup import speedup
 from ..reproduce.susy import susy
 from ..reproduce.tables import load
 from ..reproduce.tables import susy as susy_table
+from ..reproduce.words import mse, score, seconds
 from ..train.run_folder import FORMAT, RunFolderError, environment, free, locked, read_json
 
 KIND = "reproduce"

@@ -10,7 +10,7 @@ from ..report.charts import short
 from ..report.picture import standalone
 from ..report.svg import FAINT, SERIES, figure, styled, to_svg
 from .configs import LABELS
-from .page import baselines
+from .page_table2 import baselines
 from .statistics import numbers
 
 COLORS = {
