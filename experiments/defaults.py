@@ -583,7 +583,9 @@ def tables(results: dict) -> dict[str, str]:
         )
     if "robustness" in results:
         parts = {"fitted to": ratios_of(results), "fresh": ratios_of(results, "fresh")}
-        parts["both, with a metric"] = shaped_ratios(results)
+        plain = results["robustness"] | results.get("fresh", {})
+        parts["one run of each"] = np.array([runs[0]["ratio"] for runs in plain.values()])
+        parts["the same with a metric"] = shaped_ratios(results)
         parts = {name: ratios for name, ratios in parts.items() if len(ratios)}
         facts = {
             "runs": len,

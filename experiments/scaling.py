@@ -161,6 +161,8 @@ def crew(scheme: str, count: int, cores: list[int], widths, rows: int, steps: in
     ]
     try:
         said = [member.communicate(timeout=900)[0] for member in members]
+        if any(member.returncode for member in members):
+            raise RuntimeError(f"a process of {scheme} with {count} ended with an error: see above.")
         return max((json.loads(out.strip().splitlines()[-1]) for out in said), key=lambda told: told["median"])
     finally:
         for member in members:
@@ -233,7 +235,8 @@ def page() -> None:
     text = PAGE.read_text()
     tables = {"devices": _devices(found["devices"]), "async": _asynchronous(found)}
     measured = [value for key, value in found.items() if key.startswith("processes")]
-    tables["processes"] = _processes(measured)
+    if measured:
+        tables["processes"] = _processes(measured)
     for section, table in tables.items():
         between = re.compile(f"<!-- {section} -->.*?<!-- end -->", re.DOTALL)
         text = between.sub(lambda _, s=section, t=table: f"<!-- {s} -->\n{t}\n<!-- end -->", text, count=1)

@@ -1,5 +1,7 @@
 """The Kronecker-factored proximal term: the step it gives is the minimizer in weight space, found the long way."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,7 +34,7 @@ def expected(sca, before, after, batch):
     now = Iteration(problem, before, problem.ready(before.params, batch))
     lin = Structured(now.network, before.w, now.rows, layered=True)
     blocks = []
-    n, τ = float(before.count), float(after.metric.damping)
+    n, τ = float(before.count), float(after.metric.total) - LAM / 2
     rows, share = len(batch[0]), sca.metric.share
     ς = share * problem.loss.caution * (20 / rows) ** 1.5 * (1 + n / 25) ** 0.5
     ε = np.sqrt((τ + LAM / 2) / ς)
@@ -63,7 +65,7 @@ def test_the_step_minimizes_the_surrogate_with_that_shape(loss, outputs, x64):
         slope = lin.vjp(problem.loss.gradient(lin.outputs + lin.jvp(δ), y) / len(batch[0]))
         gradient = slope + LAM * (before.w + δ) + 2 * shape @ (δ - center)
         assert np.linalg.norm(gradient) <= 1e-7 * np.linalg.norm(slope)
-        assert np.linalg.eigvalsh(shape).min() >= float(state.metric.damping) * (1 - 1e-9)
+        assert np.linalg.eigvalsh(shape).min() >= (float(state.metric.total) - LAM / 2) * (1 - 1e-9)
 
 
 def test_moments_are_those_of_inputs_and_sensitivities(x64):
@@ -115,16 +117,19 @@ def test_parameters_without_layers_keep_tau(x64):
 
 
 def test_what_it_does_not_go_with():
-    problem, _, _ = setting(scax.Squared())
+    problem, params, batch = setting(scax.Squared())
     sparse = scax.Problem(problem.apply, scax.Squared(), scax.L1(0.1))
-    with pytest.raises(ValueError, match=r"metric: needs a surrogate that is solved without a prox .* got L1"):
+    with pytest.raises(ValueError, match=r"metric: needs a penalty without a prox .* got L1"):
         scax.SCA(sparse, metric="kronecker")
-    with pytest.raises(ValueError, match=r"metric: .* leave out blocks or it"):
+    with pytest.raises(ValueError, match=r"metric: .* leave out blocks= or metric="):
         scax.SCA(problem, metric="kronecker", blocks=scax.Blocks(2))
     with pytest.raises(ValueError, match="metric: works on layers, and solver 'cg' does not"):
         scax.SCA(problem, metric="kronecker", solver="cg")
     with pytest.raises(ValueError, match="metric='diagonal' is not known"):
         scax.SCA(problem, metric="diagonal")
+    plain = scax.SCA(problem)
+    with pytest.raises(ValueError, match="state was made without a metric"):
+        scax.SCA(problem, metric="kronecker").step(plain.init(params), batch)
     with pytest.raises(TypeError, match=r"metric must be None, 'kronecker' or a scax.Kronecker"):
         scax.SCA(problem, metric=3)
 
@@ -134,3 +139,42 @@ def test_explain_says_so():
     said = scax.SCA(problem, metric="kronecker").explain(params, x)
     assert "metric (Kronecker)" in said
     assert "layer 5→4" in said
+
+
+def test_a_batch_that_is_not_finite_leaves_no_trace():
+    """Moments are running averages: a NaN in one of them would stay."""
+    problem, params, (x, y) = setting(scax.Squared())
+    sca = scax.SCA(problem, metric="kronecker")
+    step = jax.jit(lambda s, x: sca.step(s, scax.Batch(x, y)), donate_argnums=0)
+    state = sca.init(jax.tree.map(jnp.array, params))
+    taken = []
+    for i in range(12):
+        state, info = step(state, jnp.asarray(x).at[0, 0].set(jnp.nan if i == 3 else 0.0))
+        taken.append(bool(info.accepted))
+    assert taken == [i != 3 for i in range(12)]
+
+
+def test_it_follows_the_ridge(x64):
+    """K has the ridge in it: with another strength it is found anew, between looks as well."""
+    problem, params, batch = setting(scax.Squared())
+    state = scax.SCA(problem, metric="kronecker").init(params)
+    for _ in range(10):
+        state, _ = scax.SCA(problem, metric="kronecker").step(state, batch)
+    other = scax.Problem(problem.apply, problem.loss, scax.L2(10 * LAM))
+    after, _ = scax.SCA(other, metric="kronecker").step(state, batch)
+    np.testing.assert_allclose(after.metric.total - state.metric.total, 9 * LAM / 2, rtol=0.2)
+
+
+def test_many_runs_at_once_are_those_one_by_one(x64):
+    problem, params, (x, y) = setting(scax.Squared())
+    sca = scax.SCA(problem, metric="kronecker")
+    both = jax.tree.map(lambda a: jnp.stack([a, 0.5 * a]), params)
+    steps = lambda p: jax.lax.fori_loop(0, 3, lambda _, s: sca.step(s, scax.Batch(jnp.asarray(x), y))[0], sca.init(p)).w
+    together = jax.jit(jax.vmap(steps))(both)
+    for i in range(2):
+        np.testing.assert_allclose(together[i], steps(jax.tree.map(lambda a, i=i: a[i], both)), rtol=1e-9)
+
+
+def test_leaving_the_metric_out_again_brings_the_damping_back():
+    problem, _, _ = setting(scax.Squared())
+    assert dataclasses.replace(scax.SCA(problem, metric="kronecker"), metric=None).damping is scax.SCA(problem).damping

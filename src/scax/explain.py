@@ -35,7 +35,7 @@ def explain(sca, params: PyTree, x: Any) -> str:
     if sca.metric is not None:
         row = jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
         network = Network(problem, state.layout, state.frozen)
-        plan = Plan.of(network, network.split(state.w), row, None)
+        plan = Plan.of(network, network.split(state.w), row, n, layered=True)
         lines.append(f"solver structured: the proximal term has a metric ({type(sca.metric).__name__}), layer by layer")
         return "\n".join([*lines, "network:", *(f"  {line}" for line in plan.describe(n, k))])
     setting = Iteration(problem, state, Batch(x, jnp.zeros((n, k)), None, pairs)).setting()

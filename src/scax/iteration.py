@@ -35,6 +35,10 @@ class Iteration:
 
     def linearize(self, solver: Solver, surrogate: str) -> Linearization:
         """f and J on all rows of the batch, in the form the solver works on."""
+        if self.state.metric is not None:
+            limits = {name: getattr(solver, name) for name in ("tolerance", "max_iterations") if hasattr(solver, name)}
+            self.solver = ShapedSolver(**limits)
+            return self._see(Structured(self.network, self.state.w, self.rows, layered=True))
         if surrogate == "full":
             self.solver, form = ClosedForm(), "matrix-free"
         else:
@@ -43,9 +47,6 @@ class Iteration:
             form = self.solver.jacobian if self.state.blocks is None else "dense"
             if self.blocks is not None and self.blocks.own_batch:
                 form = "matrix-free"  # each block forms the Jacobian of its own rows
-        if self.state.metric is not None:
-            self.solver = ShapedSolver(tolerance=getattr(solver, "tolerance", None))
-            return self._see(Structured(self.network, self.state.w, self.rows, layered=True))
         form_it = linearize if self.parallel is None else self.parallel.linearize
         lin = form_it(self.network, self.state.w, self.rows, form)
         if self.solver.grams and self.state.blocks is None and self.parallel is None:

@@ -1,13 +1,13 @@
 """The shape of the proximal term: τ‖δ‖², or what past batches say about the curvature, layer by layer.
 
-A layer's weights W [C, F] with inputs a and sensitivities g curve the loss like E[aaᵀ ⊗ ggᵀ]. With A = E[aaᵀ] and
-G = E[½H ggᵀ], running averages over the batches seen, τ‖δ − βδ_prev‖² becomes (δ − βδ_prev)ᵀT(δ − βδ_prev),
+A layer's weights W [C, F] with inputs a and sensitivities g curve the loss like E[½H aaᵀ ⊗ ggᵀ]. With G = E[½H ggᵀ]
+and A = E[½H aaᵀ]/E[½H], running averages over the batches seen, τ‖δ − βδ_prev‖² becomes (δ − βδ_prev)ᵀT(δ − βδ_prev),
 
     T = K − ½λI,        K = ς (A + πεI) ⊗ (G + ε/π I),        ε² = (τ + ½λ)/ς,      π² = (tr A/C)/(tr G/F)
 
 for each layer, so that T ⪰ τI. Of a vector of weights only the diagonal is kept, K = τ + ½λ + ς diag G for a bias, and
-all other parameters have T = τI. The ridge is part of K, so that the minimizer in sample space is that of `linear.base`
-with K in place of μI:
+all other parameters have T = τI. K is found once in a while: τ is that of the last time. The ridge is part of K, so
+that the minimizer in sample space is that of `linear.base` with K in place of μI:
 
     δ = h + K⁻¹Jᵀu,      h = βδ_prev − ½K⁻¹((1−ρ)d + λ(w_n + βδ_prev)),      JK⁻¹Jᵀ = Σ (aᵀA⁻¹a)(gᵀG⁻¹g)/ς
 
@@ -52,7 +52,7 @@ class Held:
 
     sides: tuple[Sides, ...]
     seen: Float[Array, ""]  # batches looked at
-    damping: Float[Array, ""]  # τ when K⁻¹ was found
+    total: Float[Array, ""]  # τ + ½λ when K⁻¹ was found
     rest: Float[Array, ""]  # K⁻¹ of parameters without a metric
 
 
@@ -60,7 +60,8 @@ class Held:
 class Kronecker:
     """ς_n = share · κ · (20/L)^noise · (1 + n/scale)^growth: the weight of the curvature remembered against that of the
     batch. `recent`: moments are averages over all batches looked at (one in 32), with weights growing like
-    n^recent. For smooth penalties; parameters that are matrices or vectors met once per sample have a metric.
+    n^recent. For smooth penalties. Weights of layers have a metric, and biases added once per sample; convolutions,
+    tied weights and all that is not a matrix or a bias keep τ.
     """
 
     share: Number = 0.15
@@ -86,8 +87,10 @@ class Kronecker:
                 )
             return Sides((), ())
 
-        none = jnp.zeros((), dtype)
-        return Held(tuple(map(sides, layout.trained_shapes)), none, none, none + 1)
+        # arrays of their own each: a state can be donated
+        return Held(
+            tuple(map(sides, layout.trained_shapes)), jnp.zeros((), dtype), jnp.zeros((), dtype), jnp.ones((), dtype)
+        )
 
     def at(
         self, held: Held, n: Int[Array, ""], lin: Structured, weight: Float[Array, "l k"], tau, ridge, level
@@ -109,9 +112,9 @@ class Kronecker:
                     for old, m in zip(sides[leaf].moments, now[::-1] if swapped else now, strict=True)
                 )
                 sides[leaf] = Sides(moments, _inverses(moments, total, sigma))
-            return Held(tuple(sides), seen, tau, 1 / total)
+            return _finite(Held(tuple(sides), seen, total, 1 / total), held)
 
-        far = (tau > DRIFT * held.damping) | (tau * DRIFT < held.damping)
+        far = (total > DRIFT * held.total) | (total * DRIFT < held.total)
         held = jax.lax.cond((n < FIRST) | (n % EVERY == 0) | far, found, lambda: held)
         return Shape(lin.network, held, layers), held
 
@@ -183,6 +186,12 @@ class Shaped(Linearization):
         return added(parts)
 
 
+def _finite(new: Held, old: Held) -> Held:
+    """The new one, unless a batch had rows that are not finite: averages would keep them."""
+    fine = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(new)]))
+    return jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, old)
+
+
 def _layers(lin: Structured) -> dict[int, tuple[Layer, bool]]:
     """The layers that have a metric, by parameter, and whether their weights are [F, C] rather than [C, F]."""
     out = {}
@@ -219,7 +228,8 @@ def _inverses(moments: tuple, total, sigma) -> tuple:
     return _inverse(moments[0], ratio * epsilon) / sigma, _inverse(moments[1], epsilon / ratio)
 
 
-def _inverse(moment: Float[Array, "n n"], damping) -> Float[Array, "n n"]:
+@jax.custom_batching.sequential_vmap  # several batched factorizations at once can wait for each other for ever on a CPU
+def _inverse(moment: Float[Array, "n n"], damping: Float[Array, ""]) -> Float[Array, "n n"]:
     """(M + damping I)⁻¹."""
     if moment.shape[0] == 1:
         return 1 / (moment + damping)
@@ -245,9 +255,9 @@ def refuse(sca: Any) -> None:
 
     if sca.surrogate == "full" or not sca.problem.regularizer.smooth:
         what = "surrogate='full'" if sca.surrogate == "full" else type(sca.problem.regularizer).__name__
-        raise ValueError(f"metric: needs a surrogate that is solved without a prox (L2), and got {what}: leave it out.")
+        raise ValueError(f"metric: needs a penalty without a prox (L2), and got {what}: leave metric= out.")
     if sca.blocks is not None or sca.parallel is not None:
         what = "blocks" if sca.blocks is not None else "parallel"
-        raise ValueError(f"metric: the step is solved for all weights at once on one device: leave out {what} or it.")
+        raise ValueError(f"metric: all weights are solved for at once, on one device: leave out {what}= or metric=.")
     if not isinstance(sca.solver, Auto) and sca.solver.name not in ("structured", "newton"):
         raise ValueError(f"metric: works on layers, and solver {sca.solver.name!r} does not: use solver='auto'.")

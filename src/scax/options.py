@@ -22,7 +22,8 @@ def settle(sca: Any) -> None:
     fix("averaging", None if sca.averaging is None else as_sequence("averaging", sca.averaging))
     fix("metric", as_metric(sca.metric))
     usual = FULL if sca.surrogate == "full" else PARTIAL if sca.metric is None else BESIDE
-    fix("damping", usual if sca.damping is PARTIAL else as_damping(sca.damping))
+    left_out = any(sca.damping is rule for rule in (PARTIAL, FULL, BESIDE))  # also by dataclasses.replace
+    fix("damping", usual if left_out else as_damping(sca.damping))
     fix("carry", as_carry(sca.carry))
     if sca.mean_power is not None:
         checks.nonnegative("mean_power", sca.mean_power)

@@ -73,7 +73,7 @@ class SCA:
 
     step_size   α_n: a Sequence, a number or a function of the step
     averaging   ρ_n: likewise; 1, the default, keeps no memory of past gradients
-    damping     τ: a number fixes it, a Damping looks after it
+    damping     τ: a number fixes it, a Damping looks after it; left out, it suits surrogate and metric
     metric      the shape of the proximal term: None for τ‖·‖²; "kronecker" (or a Kronecker) takes in what past batches
                 say about the curvature: fewer iterations, dearer ones
     carry       β_n: how much of the previous displacement the proximal center carries on, a number or a function of
@@ -127,6 +127,11 @@ class SCA:
 
     def step(self, state: State, batch: Any) -> tuple[State, Info]:
         """One iteration on a mini-batch (x, y), (x, y, weight) or Batch. Pure; compiled once per batch shape."""
+        if (state.metric is None) != (self.metric is None):
+            raise ValueError(
+                f"state was made {'without' if state.metric is None else 'with'} a metric, and this SCA has "
+                f"metric={self.metric!r}: make the state with its own init."
+            )
         return _step(self, state, self.problem.ready(state.params, batch))
 
     def solution(self, state: State) -> PyTree:

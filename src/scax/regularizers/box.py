@@ -27,7 +27,8 @@ class Box(Regularizer):
 
     def admit(self, w):
         known, bound = checks.concrete(w), checks.concrete(self.bound)
-        if known is not None and bound is not None and np.abs(known).max() > bound.min():
+        slack = 8 * jnp.finfo(w.dtype).eps
+        if known is not None and bound is not None and np.abs(known).max() > bound.min() * (1 + slack):
             raise ValueError(
                 f"params has weights up to {np.abs(known).max():.3g} in size, outside Box({bound.min():.3g}): "
                 "start from weights inside, e.g. jax.tree.map(lambda w: jnp.clip(w, -bound, bound), params), or "
