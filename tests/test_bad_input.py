@@ -136,6 +136,8 @@ def test_weights_that_cannot_be_trained_are_refused():
             ValueError, match=r"params has weights up to .* outside Box\(0.01\): start from weights inside"
         ):
             method.init(params)
+    tenth = scax.SCA(scax.Problem(net.apply, scax.Squared(), scax.Box(0.1)))  # float32's 0.1 is a little more than that
+    tenth.init(jax.tree.map(lambda w: jnp.clip(10 * w, -0.1, 0.1), params))  # as the message says
     broken = jax.tree.map(lambda leaf: leaf * jnp.nan, params)
     with pytest.raises(ValueError, match=r"params\[0\]\['bias'\] has 2 value\(s\) that are not finite.*Start from"):
         scax.SCA(scax.Problem(net.apply, scax.Squared())).init(broken)
