@@ -54,6 +54,7 @@ class Iteration:
         return self._see(lin)
 
     def _see(self, lin: Linearization) -> Linearization:
+        """The targets, in the outputs' own shape and precision, beside it."""
         self.targets = self.problem.loss.targets(self.batch.y, lin.outputs.shape[1]).astype(lin.outputs.dtype)
         return lin
 

@@ -206,7 +206,8 @@ def _layers(lin: Structured) -> dict[int, tuple[Layer, bool]]:
 
 
 def _moments(layer: Layer, weight: Float[Array, "l k"]) -> tuple:
-    """(Σ s aaᵀ, Σ s ½H ggᵀ) of a batch, summed over positions; of a bias the diagonal of the second."""
+    """(Σ s½H aaᵀ / Σ s½H, Σ s½H ggᵀ) of a batch, the first a sum over positions, the second an average; of a bias the
+    diagonal of the second."""
     n, places = weight.shape[0], layer.use.positions
     g = layer.sensitivities[:n] * jnp.sqrt(weight / places)[:, :, None, None]
     if layer.inputs is None:
