@@ -51,9 +51,9 @@ def expected(sca, before, after, batch):
 
 @pytest.mark.parametrize(("loss", "outputs"), [(scax.Squared(), 2), (scax.Softmax(), 3)], ids=str)
 def test_the_step_minimizes_the_surrogate_with_that_shape(loss, outputs, x64):
-    """At ŵ the gradient of ρ/L Σ l(f + Jδ) + λ/2‖w + δ‖² + (δ − βδ_prev)ᵀT(δ − βδ_prev) vanishes; T ⪰ τI."""
+    """At ŵ the gradient of ρ/L Σ l(f + Jδ) + (1−ρ)dᵀδ + λ/2‖w + δ‖² + (δ − βδ_prev)ᵀT(δ − βδ_prev) vanishes; T ⪰ τI."""
     problem, params, batch = setting(loss, outputs)
-    sca = scax.SCA(problem, metric="kronecker", step_size=0.5, carry=0.5, mean_power=None)
+    sca = scax.SCA(problem, metric="kronecker", step_size=0.5, averaging=0.6, carry=0.5, mean_power=None)
     state = sca.init(params)
     for _ in range(3):
         before, (state, info) = state, sca.step(state, batch)
@@ -62,7 +62,7 @@ def test_the_step_minimizes_the_surrogate_with_that_shape(loss, outputs, x64):
         δ, center = state.carried, 0.5 * before.carried
         y = problem.loss.targets(problem.ready(params, batch).y, outputs)
         slope = lin.vjp(problem.loss.gradient(lin.outputs + lin.jvp(δ), y) / len(batch[0]))
-        gradient = slope + LAM * (before.w + δ) + 2 * shape @ (δ - center)
+        gradient = 0.6 * slope + 0.4 * before.memory + LAM * (before.w + δ) + 2 * shape @ (δ - center)
         assert np.linalg.norm(gradient) <= 1e-7 * np.linalg.norm(slope)
         assert np.linalg.eigvalsh(shape).min() >= (float(state.metric.total) - LAM / 2) * (1 - 1e-9)
 
@@ -129,6 +129,8 @@ def test_what_it_does_not_go_with():
     plain = scax.SCA(problem)
     with pytest.raises(ValueError, match="state was made without a metric"):
         scax.SCA(problem, metric="kronecker").step(plain.init(params), batch)
+    with pytest.raises(ValueError, match="share must be"):
+        scax.Kronecker(share=-1.0)
     with pytest.raises(TypeError, match=r"metric must be None, 'kronecker' or a scax.Kronecker"):
         scax.SCA(problem, metric=3)
 
@@ -177,3 +179,9 @@ def test_many_runs_at_once_are_those_one_by_one(x64):
 def test_leaving_the_metric_out_again_brings_the_damping_back():
     problem, _, _ = setting(scax.Squared())
     assert dataclasses.replace(scax.SCA(problem, metric="kronecker"), metric=None).damping is scax.SCA(problem).damping
+
+
+def test_the_solver_keeps_its_limits():
+    problem, params, batch = setting(scax.Softmax(), 3)
+    sca = scax.SCA(problem, metric="kronecker", solver=scax.solvers.Newton(max_iterations=1), acceptance=False)
+    assert sca.step(sca.init(params), batch)[1].iterations == 1
