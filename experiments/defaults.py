@@ -430,7 +430,12 @@ def plot(results: dict, folder: pathlib.Path) -> None:
     fig, axes = plt.subplots(1, 4, figsize=(15, 3.8), constrained_layout=True)
     for ax, (name, seen) in zip(axes, results["targets"].items(), strict=True):
         before = next(v for v in seen if v.startswith("before"))
-        for label, variant, style in (("SCA, default", "default", "C0-o"), ("SCA, before", before, "C7--")):
+        curves = {
+            "SCA, default": ("default", "C0-o"),
+            "SCA, metric": (WITH_METRIC, "k-"),
+            "SCA, before": (before, "C7--"),
+        }
+        for label, (variant, style) in curves.items():
             ax.loglog(ENDS, seen[variant]["mean"], style, ms=3, label=label)
         if "baselines" in results:
             found = results["baselines"].get(name, {})
@@ -448,7 +453,7 @@ def plot(results: dict, folder: pathlib.Path) -> None:
         ax.set(title=name, xlabel="iterations")
         ax.grid(which="both", alpha=0.2)
     axes[0].set_ylabel("objective over U*, %")
-    axes[-1].legend(fontsize=7, loc="lower left")
+    fig.legend(*axes[-1].get_legend_handles_labels(), fontsize=8, loc="outside right center", frameon=False)
     fig.savefig(folder / "defaults-excess.svg")
     plt.close(fig)
     if "robustness" in results:
