@@ -14,7 +14,8 @@ Parts of the run, each a section of the results file (docs/results/defaults.json
     robustness  random configurations (data, units, widths, activations, batch sizes, losses, precision) against Adam,
                 its learning rate tuned for each
     fresh       the same with other configurations, drawn after the damping rule had been fitted
-    metric      both with metric="kronecker", one run of each structure, against the Adam that they have
+
+`--ours` computes SCA's own numbers again, and keeps those of the other methods.
 """
 
 import argparse
@@ -129,13 +130,13 @@ def over_seeds(method, params, keys, data, ends, batch_size):
 
 ENDS = (10, 20, 50, 100, 200, 500, 1000, 2000, 4000)
 
-WITH_METRIC = 'with `metric="kronecker"`'
+WITHOUT = "no memory of curvature"
 VARIANTS = {
     "default": {},
     "damping that does not grow": {"damping": scax.Relative(scale=1e9)},
     "constant carry β = 0.9": {"carry": scax.Approach(0.9, scale=1e9)},
     "no carry": {"carry": scax.Approach(0.0, scale=1e9)},
-    WITH_METRIC: {"metric": "kronecker"},
+    WITHOUT: {"metric": None},
     "step size .3/√(1 + n/20)": {"step_size": scax.PowerDecay(0.3, 0.5, scale=20.0)},
     "damping by the curvature with its common direction": {
         "damping": scax.Relative(share=6e-4, noise=0.0, centered=False)
@@ -152,7 +153,7 @@ VARIANTS = {
 
 def target(folder: str, seeds: int, name: str, variant: str) -> dict:
     net, problem = network(name)
-    some = seeds if variant == "default" or variant.startswith(("before", "with")) else min(seeds, 5)
+    some = seeds if variant == "default" or variant.startswith(("before", "no memory")) else min(seeds, 5)
     u = over_seeds(scax.SCA(problem, **VARIANTS[variant]), *starts(net, some), load(folder, name), ENDS, 20)
     excess = 100 * (np.asarray(u, float) / CASES[name].best - 1)
     return {
@@ -229,16 +230,16 @@ def over_grid(name, problem, grid, params, keys, data, ends, batch_size):
     return jax.vmap(jax.vmap(one, (None, 0, 0)), (0, None, None))(grid, params, keys)
 
 
-def at_marks(folder: str, seeds: int, name: str, metric: str | None = None) -> list[float]:
+def at_marks(folder: str, seeds: int, name: str, metric: str | None = "auto") -> list[float]:
     """SCA's excess at the marks."""
     net, problem = network(name)
     u = over_seeds(scax.SCA(problem, metric=metric), *starts(net, min(seeds, 4)), load(folder, name), MARKS, 20)
     return (100 * (np.asarray(u, float)[:, :, 1].mean(0) / CASES[name].best - 1)).tolist()
 
 
-def shaped_at_marks(folder: str, seeds: int, name: str) -> list[float]:
-    """The same with a metric."""
-    return at_marks(folder, seeds, name, "kronecker")
+def plain_at_marks(folder: str, seeds: int, name: str) -> list[float]:
+    """The same without a memory of curvature."""
+    return at_marks(folder, seeds, name, None)
 
 
 def tuned(folder: str, seeds: int, name: str, method: str) -> list[dict]:
@@ -288,6 +289,8 @@ def lbfgs(folder: str, seeds: int, name: str) -> dict:
 
 # -- time ----------------------------------------------------------------------------------------------
 
+PLAIN = "SCA without the memory"
+
 
 def seconds(folder: str, seeds: int, name: str) -> dict[str, float]:
     """Seconds per step in one compiled loop, SCA and Adam in turn, the fastest of seven."""
@@ -295,7 +298,7 @@ def seconds(folder: str, seeds: int, name: str) -> dict[str, float]:
     params, data = net.init(jax.random.key(0)), load(folder, name)
     best = {}
     methods = {"SCA": scax.SCA(problem), "Adam": scax.baseline(optax.adam(1e-2), problem)}
-    methods["SCA with a metric"] = scax.SCA(problem, metric="kronecker")
+    methods[PLAIN] = scax.SCA(problem, metric=None)
     for turn in range(8):
         for label, method in methods.items():
             began = time.perf_counter()
@@ -312,16 +315,19 @@ def seconds(folder: str, seeds: int, name: str) -> dict[str, float]:
 SIZES, SIZES_AT = (8, 20, 64, 256, 1024), (50, 200, 500)
 
 
-def batch_size(folder: str, seeds: int, name: str, size: str) -> dict:
+def batch_size(folder: str, seeds: int, name: str, size: str, known: dict | None = None) -> dict:
     net, problem = network(name)
     params, keys = starts(net, min(seeds, 3))
     data = load(folder, name)
     u = over_seeds(scax.SCA(problem), params, keys, data, SIZES_AT, int(size))
+    percent = lambda v: (100 * (v / CASES[name].best - 1)).tolist()
+    mine = percent(np.asarray(u, float)[:, :, 1].mean(0))
+    if known is not None:
+        return known | {"SCA": mine}
     grid = jnp.asarray([(r, h) for r in RATES["Adam"] for h in (0, SIZES_AT[-1])], jnp.float32)
     adam = over_grid("Adam", problem, grid, params, keys, data, SIZES_AT, int(size))
     adam = np.nan_to_num(np.asarray(adam, float).mean(1), nan=np.inf).min(axis=(0, 2))
-    percent = lambda v: (100 * (v / CASES[name].best - 1)).tolist()
-    return {"steps": SIZES_AT, "SCA": percent(np.asarray(u, float)[:, :, 1].mean(0)), "Adam, tuned": percent(adam)}
+    return {"steps": SIZES_AT, "SCA": mine, "Adam, tuned": percent(adam)}
 
 
 # -- robustness ----------------------------------------------------------------------------------------
@@ -330,14 +336,8 @@ def batch_size(folder: str, seeds: int, name: str, size: str) -> dict:
 STRUCTURES, FRESH, DRAWS, ROBUST_STEPS = 40, 20, 5, 200
 
 
-def shaped(folder: str, seeds: int, index: str) -> list[dict]:
-    """One random structure with a metric, for the first draw alone, to be held against the same run without."""
-    return structure(folder, seeds, index, draws=1, options={"metric": "kronecker"})
-
-
-def structure(folder: str, seeds: int, index: str, draws: int = DRAWS, options: dict | None = None) -> list[dict]:
-    """One random structure, some draws of units and starts. Adam's learning rate is tuned for each of them, unless
-    options of SCA other than the defaults are asked about."""
+def structure(folder: str, seeds: int, index: str, known: list[dict] | None = None) -> list[dict]:
+    """One random structure, some draws of units and starts. Adam's learning rate is tuned for each of them."""
     rng = np.random.default_rng((1, int(index)))
     name = str(rng.choice(list(CASES)))
     width = int(4 * 250 ** rng.random())  # 4 … 1000
@@ -350,12 +350,10 @@ def structure(folder: str, seeds: int, index: str, draws: int = DRAWS, options: 
     scales = 10.0 ** rng.uniform(-3, 3, (DRAWS, 2))
     size = max(8, min(size, 512 // k))  # minutes, not hours; larger batches are in the part `batches`
     with jax.enable_x64(dtype == jnp.float64):
-        return _structure(
-            folder, int(index), name, (width,) * depth, activation, kind, k, size, dtype, scales[:draws], options
-        )
+        return _structure(folder, int(index), name, (width,) * depth, activation, kind, k, size, dtype, scales, known)
 
 
-def _structure(folder, index, name, hidden, activation, kind, k, size, dtype, scales, options):
+def _structure(folder, index, name, hidden, activation, kind, k, size, dtype, scales, known):
     x, y = (np.asarray(a, float) for a in load(folder, name))
     rng = np.random.default_rng(index)
     if kind == "logistic":
@@ -402,16 +400,17 @@ def _structure(folder, index, name, hidden, activation, kind, k, size, dtype, sc
         carry = (p, method.init(p), Shuffle.start(key, d[0].shape[0]))
         return whole(jax.lax.fori_loop(0, ROBUST_STEPS, step, carry)[0], d)
 
-    mine = jax.jit(
-        lambda p, key, d: jax.lax.map(lambda c: descend(scax.SCA(problem, **(options or {})), *c), (p, key, d))
-    )(params, keys, data)
+    mine = jax.jit(lambda p, key, d: jax.lax.map(lambda c: descend(scax.SCA(problem), *c), (p, key, d)))(
+        params, keys, data
+    )
     about = {"data": name, "hidden": hidden, "activation": activation, "loss": kind, "outputs": k, "batch": size}
     about["dtype"] = jnp.dtype(dtype).name
-    if options is not None:
-        return [about | {"SCA": float(u)} for u in np.asarray(mine, float)]
-    rates = jnp.asarray([1e-3, 3e-3, 1e-2, 3e-2, 1e-1], dtype)
-    sweep = jax.jit(lambda p, key, d: jax.lax.map(lambda c: jax.vmap(lambda r: adam(*c, r))(rates), (p, key, d)))
-    theirs = np.nanmin(np.asarray(sweep(params, keys, data), float), axis=1)
+    if known is not None:
+        theirs = np.array([run["Adam"] for run in known])
+    else:
+        rates = jnp.asarray([1e-3, 3e-3, 1e-2, 3e-2, 1e-1], dtype)
+        sweep = jax.jit(lambda p, key, d: jax.lax.map(lambda c: jax.vmap(lambda r: adam(*c, r))(rates), (p, key, d)))
+        theirs = np.nanmin(np.asarray(sweep(params, keys, data), float), axis=1)
     return [
         about | {"SCA": float(u), "Adam": float(v), "ratio": float(u / v)}
         for u, v in zip(np.asarray(mine, float), theirs, strict=True)
@@ -432,7 +431,7 @@ def plot(results: dict, folder: pathlib.Path) -> None:
         before = next(v for v in seen if v.startswith("before"))
         curves = {
             "SCA, default": ("default", "C0-o"),
-            "SCA, metric": (WITH_METRIC, "k-"),
+            "SCA, no memory of curvature": (WITHOUT, "k-"),
             "SCA, before": (before, "C7--"),
         }
         for label, (variant, style) in curves.items():
@@ -474,12 +473,6 @@ def ratios_of(results: dict, part: str = "robustness") -> np.ndarray:
     return np.array([run["ratio"] for runs in results.get(part, {}).values() for run in runs])
 
 
-def shaped_ratios(results: dict) -> np.ndarray:
-    """The same with a metric, of the first run of each structure."""
-    plain = results.get("robustness", {}) | results.get("fresh", {})
-    return np.array([runs[0]["SCA"] / plain[i][0]["Adam"] for i, runs in results.get("metric", {}).items()])
-
-
 # -- tables --------------------------------------------------------------------------------------------
 
 
@@ -503,9 +496,9 @@ def tables(results: dict) -> dict[str, str]:
             mine = [seen[name]["default"]["mean"][i] for i in at]
             told = " / ".join(number(v) + ("" if v <= w else " ✗") for v, w in zip(mine, case.wanted, strict=True))
             spread = three([seen[name]["default"]["sd"][i] for i in at])
-            shape = three([seen[name][WITH_METRIC]["mean"][i] for i in at])
-            body.append([name, told, spread, three(case.wanted), shape])
-        out["targets"] = rows(["", "default", "sd over seeds", "aimed at", WITH_METRIC], body)
+            plain = three([seen[name][WITHOUT]["mean"][i] for i in at])
+            body.append([name, told, spread, three(case.wanted), plain])
+        out["targets"] = rows(["", "default", "sd over seeds", "aimed at", WITHOUT], body)
         variants = [v for v in VARIANTS if v in seen["CASP"]]
         body = [[v, *(three([seen[n][v]["mean"][i] for i in at]) for n in CASES)] for v in variants]
         last = [three([seen[n]["default"]["last iterate"][i] for i in at]) for n in CASES]
@@ -515,7 +508,7 @@ def tables(results: dict) -> dict[str, str]:
         found = {n: results["baselines"][n] for n in CASES if n in results["baselines"]}
         ends = HORIZONS[1:]
         body = []
-        for method in ["SCA at the marks", "SCA with a metric", *RATES]:
+        for method in ["SCA at the marks", PLAIN, *RATES]:
             if not any(method in found[n] for n in found):
                 continue
             cells = []
@@ -553,7 +546,7 @@ def tables(results: dict) -> dict[str, str]:
             aim = results["baselines"][name]["Adam"][-1]["excess"]
             count = reached(results["targets"][name]["default"]["mean"], aim)
             took, adam = count * each["SCA"], HORIZONS[-1] * each["Adam"]
-            times = [f"{1e6 * each[m]:.0f} µs" for m in ("SCA", "SCA with a metric", "Adam")]
+            times = [f"{1e6 * each[m]:.0f} µs" for m in ("SCA", PLAIN, "Adam")]
             body.append(
                 [
                     name,
@@ -568,7 +561,7 @@ def tables(results: dict) -> dict[str, str]:
         head = [
             "",
             "a step of SCA",
-            "with a metric",
+            "without the memory",
             "of Adam",
             "tuned Adam after 4000",
             "SCA there after",
@@ -588,9 +581,6 @@ def tables(results: dict) -> dict[str, str]:
         )
     if "robustness" in results:
         parts = {"fitted to": ratios_of(results), "fresh": ratios_of(results, "fresh")}
-        plain = results["robustness"] | results.get("fresh", {})
-        parts["one run of each"] = np.array([runs[0]["ratio"] for runs in plain.values()])
-        parts["the same with a metric"] = shaped_ratios(results)
         parts = {name: ratios for name, ratios in parts.items() if len(ratios)}
         facts = {
             "runs": len,
@@ -629,40 +619,40 @@ PIECES = {
     "baselines": [(tuned, name, method) for name in CASES for method in RATES]
     + [(lbfgs, name, "L-BFGS") for name in CASES]
     + [(at_marks, name, "SCA at the marks") for name in CASES]
-    + [(shaped_at_marks, name, "SCA with a metric") for name in CASES],
+    + [(plain_at_marks, name, PLAIN) for name in CASES],
     "time": [(seconds, name) for name in CASES],
     "batches": [(batch_size, name, str(size)) for name in ("CASP", "SkillCraft1") for size in SIZES],
     "robustness": [(structure, str(index)) for index in range(STRUCTURES)],
     "fresh": [(structure, str(index)) for index in range(STRUCTURES, STRUCTURES + FRESH)],
-    "metric": [(shaped, str(index)) for index in range(STRUCTURES + FRESH)],
 }
 
 
-def missing(results: dict, parts: list[str]) -> list[tuple]:
-    """(part, function, keys) of what the results do not have yet."""
+def missing(results: dict, parts: list[str], ours: bool = False) -> list[tuple]:
+    """(part, function, keys, what is known) of what is missing; `ours`: of all that SCA has a say in."""
     out = []
     for part in parts:
         for function, *keys in PIECES[part]:
             held = results.get(part, {})
             for key in keys:
                 held = held.get(key) if held is not None else None
-            if held is None:
-                out.append((part, function, keys))
+            if held is None or (ours and function is not tuned):
+                out.append((part, function, keys, held))
     return out
 
 
 def compute(piece: tuple, folder: str, seeds: int):
-    _, function, keys = piece
-    given = keys[:1] if function in (at_marks, shaped_at_marks, lbfgs) else keys
-    return function(folder, seeds, *given)
+    _, function, keys, held = piece
+    given = keys[:1] if function in (at_marks, plain_at_marks, lbfgs) else keys
+    known = {"known": held} if function in (batch_size, structure) else {}
+    return function(folder, seeds, *given, **known)
 
 
-def run(results: dict, parts: list[str], folder: str, seeds: int, workers: int, save) -> None:
-    todo = missing(results, parts)
+def run(results: dict, parts: list[str], folder: str, seeds: int, workers: int, save, ours: bool = False) -> None:
+    todo = missing(results, parts, ours)
     with concurrent.futures.ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         waiting = {pool.submit(compute, piece, folder, seeds): piece for piece in todo}
         for done in concurrent.futures.as_completed(waiting):
-            part, _, keys = waiting[done]
+            part, _, keys, _ = waiting[done]
             held = results.setdefault(part, {})
             for key in keys[:-1]:
                 held = held.setdefault(key, {})
@@ -681,6 +671,7 @@ def main() -> None:
         "--workers", type=int, default=1, help="processes that work side by side; 1 for the part `time`"
     )
     parser.add_argument("--again", action="store_true", help="forget what the results file has of these parts")
+    parser.add_argument("--ours", action="store_true", help="SCA's own numbers again, those of the others kept")
     parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
     args = parser.parse_args()
     results = json.loads(args.out.read_text()) if args.out.exists() else {}
@@ -696,7 +687,7 @@ def main() -> None:
             results.pop(part, None)
     save = lambda: args.out.write_text(json.dumps(results, indent=1) + "\n")
     began = time.perf_counter()
-    run(results, args.parts, args.data_dir, args.seeds, args.workers, save)
+    run(results, args.parts, args.data_dir, args.seeds, args.workers, save, args.ours)
     print(f"{time.perf_counter() - began:.0f} s")
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .losses import Poisson as Poisson
     from .losses import Softmax as Softmax
     from .losses import Squared as Squared
-    from .metric import Kronecker as Kronecker
+    from .metric import LowRank as LowRank
     from .models import MLP as MLP
     from .models import Compacted as Compacted
     from .models import compact as compact
@@ -76,7 +76,7 @@ _NAMES = {
     "damping": ("Relative",),
     "files": ("FileError", "Model", "load", "save"),
     "losses": ("Huber", "Logistic", "Loss", "Poisson", "Softmax", "Squared"),
-    "metric": ("Kronecker",),
+    "metric": ("LowRank",),
     "models": ("Compacted", "MLP", "compact"),
     "parallel": ("Parallel", "train_async"),
     "problem": ("Problem",),

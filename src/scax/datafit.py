@@ -10,41 +10,48 @@ from .losses import Loss
 
 
 class Datafit:
-    """Φ(z) = Σ_i s_i l(y_i, z_i) + Σ_p q_p ‖z_p‖², s_i = ρ · (sample i's share), one term per row of z.
+    """Φ(z) = Σ_i s_i l(y_i, z_i) + Σ_p q_p ‖z_p − e_p‖², s_i = ρ · (sample i's share), one term per row of z.
 
-    The second sum is the manifold penalty's rows (see `linearize.pairs`): squared losses with target zero. Derivatives
-    follow the loss's own conventions: ∇²Φ = FᵀF, ∇Φ = Fᵀa + r.
+    The second sum is over rows that are no samples, `beside` = (q, e): those of the manifold penalty (see
+    `linearize.pairs`) and those remembered from past batches (see `metric`). Derivatives follow the loss's own
+    conventions: ∇²Φ = FᵀF, ∇Φ = Fᵀa + r.
     """
 
-    def __init__(self, loss: Loss, y: Float[Array, "n k"], scale: Float[Array, "n"], pair_scale: Any = None):
-        self.loss, self.y, self.scale, self.pair_scale = loss, y, scale, pair_scale
+    def __init__(self, loss: Loss, y: Float[Array, "n k"], scale: Float[Array, "n"], beside: Any = None):
+        self.loss, self.y, self.scale, self.beside = loss, y, scale, beside
         self.quadratic = loss.quadratic
 
+    def with_rows(self, scale: Float[Array, "p"], target: Float[Array, "p k"]) -> "Datafit":
+        """The same with p more squared rows below the others."""
+        if self.beside is not None:
+            scale, target = (jnp.concatenate(both) for both in zip(self.beside, (scale, target), strict=True))
+        return Datafit(self.loss, self.y, self.scale, (scale, target))
+
     def value(self, z: Float[Array, "m k"]) -> Float[Array, ""]:
-        own, paired = self._split(z)
+        own, off = self._split(z)
         value = self.scale @ self.loss.value(own, self.y)
-        return value if paired is None else value + self.pair_scale @ jnp.sum(paired**2, axis=1)
+        return value if off is None else value + self.beside[0] @ jnp.sum(off**2, axis=1)
 
     def gradient(self, z: Float[Array, "m k"]) -> Float[Array, "m k"]:
         """∇Φ(z)."""
-        own, paired = self._split(z)
+        own, off = self._split(z)
         g = self.scale[:, None] * self.loss.gradient(own, self.y)
-        return g if paired is None else jnp.concatenate([g, 2 * self.pair_scale[:, None] * paired])
+        return g if off is None else jnp.concatenate([g, 2 * self.beside[0][:, None] * off])
 
     def newton(self, z: Float[Array, "m k"]) -> tuple["Factor", Float[Array, "m k"], Float[Array, "m k"] | None]:
         """(F, a, r) with ∇²Φ = FᵀF and ∇Φ = Fᵀa + r at z."""
-        own, paired = self._split(z)
+        own, off = self._split(z)
         root = jnp.sqrt(self.scale)
         f = self.loss.factor(own, self.y)
         f = f * root.reshape((-1,) + (1,) * (f.ndim - 1))
         a = root[:, None] * self.loss.whitened(own, self.y)
         r = self.loss.remainder(own, self.y)
         r = None if r is None else self.scale[:, None] * r
-        if paired is not None:
-            g = jnp.sqrt(2 * self.pair_scale)[:, None] * jnp.ones_like(paired)
+        if off is not None:
+            g = jnp.sqrt(2 * self.beside[0])[:, None] * jnp.ones_like(off)
             f = jnp.concatenate([f, g if f.ndim == 2 else jax.vmap(jnp.diag)(g)])
-            a = jnp.concatenate([a, g * paired])
-            r = None if r is None else jnp.concatenate([r, jnp.zeros_like(paired)])
+            a = jnp.concatenate([a, g * off])
+            r = None if r is None else jnp.concatenate([r, jnp.zeros_like(off)])
         return Factor(f), a, r
 
     def on(self, rows: Int[Array, "r"]) -> "Datafit":
@@ -54,8 +61,9 @@ class Datafit:
         return Datafit(self.loss, self.y[rows], scale * all_rows / jnp.where(own > 0, own, 1))
 
     def _split(self, z):
+        """The samples' outputs, and how far the other rows are from their targets."""
         n = self.y.shape[0]
-        return (z, None) if self.pair_scale is None else (z[:n], z[n:])
+        return (z, None) if self.beside is None else (z[:n], z[n:] - self.beside[1])
 
 
 class Factor:

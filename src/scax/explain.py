@@ -9,8 +9,6 @@ from jaxtyping import PyTree
 from . import checks
 from .batch import Batch
 from .iteration import Iteration
-from .linearize.structured import Plan
-from .network import Network
 from .solvers.cost import costs
 
 
@@ -32,12 +30,10 @@ def explain(sca, params: PyTree, x: Any) -> str:
         )
     if sca.surrogate == "full":
         return "\n".join([*lines, "solver closed-form: the full linearization is solved by one prox"])
-    if sca.metric is not None:
-        row = jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
-        network = Network(problem, state.layout, state.frozen)
-        plan = Plan.of(network, network.split(state.w), row, n, layered=True)
-        lines.append(f"solver structured: the proximal term has a metric ({type(sca.metric).__name__}), layer by layer")
-        return "\n".join([*lines, "network:", *(f"  {line}" for line in plan.describe(n, k))])
+    if state.metric is not None:
+        lines.append(
+            f"metric: {state.metric.squares.shape[0]} rows remembered from past batches beside the batch's {n}"
+        )
     setting = Iteration(problem, state, Batch(x, jnp.zeros((n, k)), None, pairs)).setting()
     choice = sca.solver.choose(setting)
     lines.append(f"solver {choice.solver.name}: {choice.reason}")

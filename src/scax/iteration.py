@@ -10,14 +10,13 @@ from .batch import Batch
 from .blocks import Blocks, scatter
 from .damping import Measures
 from .datafit import Datafit
-from .linearize import Linearization, Paired, Structured, WithGram, linearize
+from .linearize import Linearization, Paired, Remembered, WithGram, linearize
 from .linearize.structured import Plan
-from .metric import Kronecker, Shape, Shaped
+from .metric import Held, LowRank
 from .network import Network
 from .problem import Problem
 from .solvers import ClosedForm, Solution, Solver
 from .solvers.cost import Setting
-from .solvers.smooth import ShapedSolver
 from .surrogate import Surrogate
 
 LINEARIZED: Any = None  # in the full linearization there is no datafit left: it is in the linear term
@@ -35,10 +34,6 @@ class Iteration:
 
     def linearize(self, solver: Solver, surrogate: str) -> Linearization:
         """f and J on all rows of the batch, in the form the solver works on."""
-        if self.state.metric is not None:
-            limits = {name: getattr(solver, name) for name in ("tolerance", "max_iterations") if hasattr(solver, name)}
-            self.solver = ShapedSolver(**limits)
-            return self._see(Structured(self.network, self.state.w, self.rows, layered=True))
         if surrogate == "full":
             self.solver, form = ClosedForm(), "matrix-free"
         else:
@@ -62,40 +57,37 @@ class Iteration:
         """The sizes that decide which solver is cheapest."""
         outputs = jax.eval_shape(self.network, self.state.w, self.rows).shape[1]
         rows = self.batch.size + (0 if self.pairs is None else self.pairs.left.shape[0])
+        if self.state.metric is not None:
+            rows += -(-self.state.metric.squares.shape[0] // outputs)
         if self.state.blocks is not None:
             return Setting(self.problem, rows, outputs, self.state.blocks.index.shape[1])
         row = jax.ShapeDtypeStruct(self.rows.shape[1:], self.rows.dtype)
         plan = Plan.of(self.network, self.network.split(self.state.w), row, rows)
         return Setting(self.problem, rows, outputs, self.state.w.shape[0], plan)
 
-    def shape(self, metric: Kronecker, lin: Linearization, damping) -> tuple[Shape, Any]:
-        """The proximal term's shape, and what the metric remembers."""
-        assert isinstance(lin, Structured)
+    def remember(self, metric: LowRank, lin: Linearization) -> tuple[Float[Array, ""], Held]:
+        """ς, and the rows remembered from past batches and this one."""
         weight = self.shares[:, None] * self._diagonal(lin)
-        problem = self.problem
-        level = (self.effective_rows(), problem.loss.caution)
-        return metric.at(self.state.metric, self.state.count, lin, weight, damping, problem.regularizer.ridge, level)
+        level = (self.effective_rows(), self.problem.loss.caution)
+        return metric.at(self.state.metric, self.state.count, lin, weight, level)
 
-    def surrogate(self, lin: Linearization, rho, memory, carried, damping, shape: Shape | None = None) -> Surrogate:
-        """The convex problem of this iteration; memory = (1−ρ)d, carried = βδ_prev, None where absent. With a shape,
-        `lin` has K⁻¹ behind every Jᵀ, and h stands for h/μ."""
+    def surrogate(self, lin: Linearization, rho, memory, carried, damping, strength=None, held=None) -> Surrogate:
+        """The convex problem of this iteration; memory = (1−ρ)d, carried = βδ_prev, strength = ς and the rows held,
+        None where absent."""
         problem, w = self.problem, self.state.w
         if isinstance(self.solver, ClosedForm):
             slope = rho * self.gradient(lin) + self._manifold_gradient(lin)
             memory = slope if memory is None else memory + slope
             return Surrogate.build(LINEARIZED, LINEARIZED, w, memory, carried, damping, problem.regularizer)
         datafit = Datafit(problem.loss, self.targets, rho * self.shares)
-        if shape is not None:
-            assert isinstance(lin, Structured)
-            lin = Shaped(lin, shape)
         if self.pairs is not None and problem.manifold is not None:
-            datafit.pair_scale = (problem.manifold.strength * self.pairs.weight).astype(w.dtype)
+            scale = jnp.asarray(problem.manifold.strength * self.pairs.weight, w.dtype)
+            datafit = datafit.with_rows(scale, jnp.zeros((scale.shape[0], self.targets.shape[1]), w.dtype))
             lin = Paired(lin, self.pairs, self.batch.size)
-        if shape is not None:
-            slope = problem.regularizer.ridge * (w if carried is None else w + carried)
-            ahead = shape.inverse(slope if memory is None else memory + slope)  # 2(βδ_prev − h)
-            linear = ahead if carried is None else ahead - 2 * carried
-            return Surrogate(datafit, lin, w, linear, jnp.ones((), w.dtype), problem.regularizer)
+        if held is not None:  # ς‖B(δ − βδ_prev)‖²
+            lin = Remembered(lin, held.rows, held.squares)
+            center = lin.along(jnp.zeros_like(w) if carried is None else carried)
+            datafit = datafit.with_rows(strength * jnp.ones(center.shape[0], w.dtype), center)
         return Surrogate.build(datafit, lin, w, memory, carried, damping, problem.regularizer)
 
     def solve(self, surrogate: Surrogate) -> Solution:

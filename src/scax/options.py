@@ -5,8 +5,8 @@ from typing import Any
 from . import checks
 from .acceptance import Acceptance
 from .blocks import Blocks
-from .damping import FULL, PARTIAL, Fixed, as_damping
-from .metric import BESIDE, as_metric, refuse
+from .damping import FULL, PARTIAL, Fixed, Relative, as_damping
+from .metric import USUAL, as_metric, serves
 from .parallel.mesh import Parallel
 from .problem import Problem
 from .schedules import as_carry, as_sequence, warn_if_hopeless
@@ -20,10 +20,9 @@ def settle(sca: Any) -> None:
         raise TypeError(f"problem must be a scax.Problem, got {sca.problem!r}.")
     fix("step_size", as_sequence("step_size", sca.step_size))
     fix("averaging", None if sca.averaging is None else as_sequence("averaging", sca.averaging))
+    left_out = any(sca.damping is rule for rule in (PARTIAL, FULL))  # also by dataclasses.replace
+    fix("damping", (FULL if sca.surrogate == "full" else PARTIAL) if left_out else as_damping(sca.damping))
     fix("metric", as_metric(sca.metric))
-    usual = FULL if sca.surrogate == "full" else PARTIAL if sca.metric is None else BESIDE
-    left_out = any(sca.damping is rule for rule in (PARTIAL, FULL, BESIDE))  # also by dataclasses.replace
-    fix("damping", usual if left_out else as_damping(sca.damping))
     fix("carry", as_carry(sca.carry))
     if sca.mean_power is not None:
         checks.nonnegative("mean_power", sca.mean_power)
@@ -49,8 +48,11 @@ def settle(sca: Any) -> None:
         raise ValueError(reason)
     if sca.parallel is not None:
         sca.parallel.check(sca)
-    if sca.metric is not None:
-        refuse(sca)
+    if sca.metric is USUAL:
+        plain = sca.blocks is None and sca.surrogate == "partial" and sca.problem.regularizer.smooth
+        fix("metric", USUAL if plain and isinstance(sca.damping, Relative) else None)
+    elif sca.metric is not None and (reason := serves(sca)):
+        raise ValueError(f"metric: {reason}: leave metric= out.")
     if isinstance(sca.damping, Fixed) and known(sca.damping.value, 0) and known(sca.problem.regularizer.ridge, 0):
         raise ValueError(
             "damping is 0 and the regularizer has no ridge: the surrogate has no unique minimizer. "

@@ -19,7 +19,7 @@ from .blocks import Blocks, Partition
 from .damping import PARTIAL, Damping
 from .iteration import Iteration
 from .layout import Layout
-from .metric import Kronecker
+from .metric import USUAL, LowRank
 from .options import known, settle
 from .parallel.mesh import Parallel
 from .problem import Problem
@@ -73,9 +73,9 @@ class SCA:
 
     step_size   α_n: a Sequence, a number or a function of the step
     averaging   ρ_n: likewise; 1, the default, keeps no memory of past gradients
-    damping     τ: a number fixes it, a Damping looks after it; left out, it suits surrogate and metric
-    metric      the shape of the proximal term: None for τ‖·‖²; "kronecker" (or a Kronecker) takes in what past batches
-                say about the curvature: fewer iterations, dearer ones
+    damping     τ: a number fixes it, a Damping looks after it; left out, it suits the surrogate
+    metric      the shape of the proximal term: None for τ‖·‖²; "low-rank" (or a LowRank) remembers in which directions
+                past batches curved; "auto" does so for up to 1000 weights, smooth penalties and a `Relative` damping
     carry       β_n: how much of the previous displacement the proximal center carries on, a number or a function of
                 the step; 0 is the paper
     mean_power  the solution averages the iterates with weights growing like n^mean_power; None: the last iterate
@@ -91,7 +91,7 @@ class SCA:
     step_size: Sequence | Any = PowerDecay(0.6, 0.7, scale=2.0)
     averaging: Sequence | Any = None
     damping: Damping | Any = PARTIAL
-    metric: Kronecker | Any = None
+    metric: LowRank | Any = USUAL
     carry: Approach | Any = Approach(0.9, scale=5.0)
     mean_power: Number | None = 8.0
     surrogate: str = static(default="partial")
@@ -114,7 +114,7 @@ class SCA:
             averaging=jnp.asarray(1 if rho is None else rho.first, w.dtype),
             damping=jnp.asarray(self.damping.first, w.dtype),
             held=self.damping.start(w.dtype),
-            metric=None if self.metric is None else self.metric.start(layout, w.dtype),
+            metric=None if self.metric is None else self.metric.start(w.shape[0], w.dtype),
             level=jnp.zeros((), w.dtype),
             count=jnp.asarray(0, jnp.int32),
             blocks=None if self.blocks is None else self.blocks.partition(layout, self.problem.regularizer, w.dtype),
@@ -127,9 +127,12 @@ class SCA:
 
     def step(self, state: State, batch: Any) -> tuple[State, Info]:
         """One iteration on a mini-batch (x, y), (x, y, weight) or Batch. Pure; compiled once per batch shape."""
-        if (state.metric is None) != (self.metric is None):
+        has, wants = None if state.metric is None else state.metric.squares.shape[-1], None
+        if self.metric is not None:
+            wants = self.metric.rows(state.w.shape[-1])
+        if has != wants:
             raise ValueError(
-                f"state was made {'without' if state.metric is None else 'with'} a metric, and this SCA has "
+                f"state was made with {'no' if has is None else 'another'} metric, and this SCA has "
                 f"metric={self.metric!r}: make the state with its own init."
             )
         return _step(self, state, self.problem.ready(state.params, batch))
@@ -165,8 +168,8 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     τ, held = sca.damping.at(state.held, n, now.measures(lin))
     memory = None if state.memory is None else (1 - ρ) * state.memory
     carried = None if state.carried is None else carry_at(sca.carry, n) * state.carried
-    shape, metric = (None, None) if sca.metric is None else now.shape(sca.metric, lin, τ)
-    solution = now.solve(now.surrogate(lin, ρ, memory, carried, τ, shape))
+    ς, metric = (None, None) if sca.metric is None or state.metric is None else now.remember(sca.metric, lin)
+    solution = now.solve(now.surrogate(lin, ρ, memory, carried, τ, ς, metric))
     δ = solution.delta
 
     # the step, if it is one to take

@@ -128,7 +128,8 @@ def test_it_says_what_it_read():
     told = {}
     for network in (tied, convolutional, residual, recurrent):
         apply, params, x = network(rng)
-        told[network.__name__] = scax.SCA(scax.Problem(apply, scax.Squared(), scax.L2(1e-3))).explain(params, x)
+        problem = scax.Problem(apply, scax.Squared(), scax.L2(1e-3))
+        told[network.__name__] = scax.SCA(problem, metric=None).explain(params, x)
     assert "layer 5→4, layer 4→5 (tied)" in told["tied"]
     assert "['k']: 18 weights, own columns" in told["convolutional"]
     assert "['b']: 6 weights, bias" in told["residual"]

@@ -85,12 +85,31 @@ def collectives(sca, params, batch):
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_messages_of_the_exact_step(loss):
-    """Rows, JJᵀ, δ, the check of the new point; in branches, the check of the mean and a number for the damping."""
+    """Rows, JJᵀ, δ, the check of the new point; in branches, the check of the mean, a number for the damping, and what
+    is remembered of a batch."""
     problem, params, batch = setting(loss)
     sca = scax.SCA(problem, parallel=scax.Parallel(DEVICES))
+    assert sorted(collectives(sca, params, batch)) == ["all-gather"] * 5 + ["all-reduce"] * 2
+    sca = scax.SCA(problem, parallel=scax.Parallel(DEVICES), metric=None)
     assert sorted(collectives(sca, params, batch)) == ["all-gather"] * 4 + ["all-reduce"] * 2
     sca = scax.SCA(problem, parallel=scax.Parallel(DEVICES), acceptance=False, damping=0.1)
     assert sorted(collectives(sca, params, batch)) == ["all-gather"] * 2 + ["all-reduce"]
+
+
+@pytest.mark.parametrize("scheme", ["exact", "data"])
+@pytest.mark.parametrize(("loss", "n"), [("squared", 8), ("softmax", 7), ("squared", 80)])
+def test_rows_remembered_are_those_of_one_device(scheme, loss, n, x64):
+    problem, params, batch = setting(loss, dtype=np.float64, n=n)
+    ends = []
+    for parallel in (None, scax.Parallel(DEVICES, scheme=scheme)):
+        sca = scax.SCA(problem, parallel=parallel)
+        state = sca.init(params)
+        for _ in range(4):
+            state, info = sca.step(state, batch)
+            assert info.accepted
+        ends.append(state)
+    close(ends[1].w, ends[0].w, np.float64)
+    close(ends[1].metric.squares, ends[0].metric.squares, np.float64)
 
 
 BLOCKS = [

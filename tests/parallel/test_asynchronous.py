@@ -101,7 +101,7 @@ def test_workers_and_server_may_die(local_ray, tmp_path):
 def test_refusals():
     pytest.importorskip("ray", reason="needs the extra: pip install 'scax[ray]'")
     sca, params, data = setting()
-    with pytest.raises(ValueError, match="leave parallel=, metric= and manifold= out"):
+    with pytest.raises(ValueError, match="leave parallel= and manifold= out"):
         scax.train_async(dataclasses.replace(sca, parallel=scax.Parallel(1)), params, data, steps=1)
     with pytest.raises(ValueError, match=r"use Blocks\(count, by=...\) alone"):
         scax.train_async(dataclasses.replace(sca, blocks=scax.Blocks(2, active=1)), params, data, steps=1)

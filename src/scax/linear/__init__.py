@@ -2,6 +2,5 @@
 
 from .base import Space as Space
 from .conjugate_gradients import ConjugateGradients as ConjugateGradients
-from .sample_space import FromPull as FromPull
 from .sample_space import SampleSpace as SampleSpace
 from .weight_space import WeightSpace as WeightSpace

@@ -21,7 +21,7 @@ class SampleSpace(Space):
     def __init__(self, lin, h, mu):
         self.lin, self.h, self.mu = lin, h, mu
         self.shape = lin.outputs.shape
-        self.gram, rows = lin.gram_and_jvp(h)
+        self.gram, rows, _ = lin.gram_and_jvp(h)
         self.drift = rows / mu  # Jh/μ
 
     def zero(self):
@@ -64,14 +64,3 @@ class SampleSpace(Space):
     def _gram(self, u):
         n, k = self.shape
         return (self.gram.reshape(n * k, n * k) @ u.reshape(-1)).reshape(n, k)
-
-
-class FromPull(SampleSpace):
-    """All points have θ = 1: δ = h/μ + Jᵀu, Newton starting from u = 0."""
-
-    def zero(self):
-        return jnp.ones((), self.h.dtype), jnp.zeros(self.shape, self.h.dtype)
-
-    def energy(self, point):
-        _, u = point
-        return self.mu * jnp.sum(u * self._gram(u))

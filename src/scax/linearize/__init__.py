@@ -7,6 +7,7 @@ from .base import Linearization as Linearization
 from .dense import Dense as Dense
 from .matrix_free import MatrixFree as MatrixFree
 from .pairs import Paired as Paired
+from .remembered import Remembered as Remembered
 from .structured import Structured as Structured
 from .with_gram import WithGram as WithGram
 

@@ -44,9 +44,10 @@ class Linearization:
         """JJᵀ, indexed by (sample, output) twice."""
         raise NotImplementedError
 
-    def gram_and_jvp(self, delta: Float[Array, "q"]) -> tuple[Float[Array, "n k n k"], Float[Array, "n k"]]:
-        """JJᵀ and J δ: asked for together, so that devices which share J exchange them in one message."""
-        return self.gram(), self.jvp(delta)
+    def gram_and_jvp(self, delta: Float[Array, "q"], more: Float[Array, "p q"] | None = None) -> tuple:
+        """JJᵀ, J δ, and J times each row of `more`: asked for together, so that devices which share J exchange them in
+        one message."""
+        return self.gram(), self.jvp(delta), None if more is None else jax.vmap(self.jvp)(more)
 
     def moved(self, h: Float[Array, "q"], v: Float[Array, "n k"]) -> Float[Array, "q"]:
         """h + Jᵀ v: asked for together, so that devices which share J add up their shares before they send them."""

@@ -39,9 +39,9 @@ class Paired(Linearization):
     def gram(self):
         return self._both_sides(self.base.gram())
 
-    def gram_and_jvp(self, delta):
-        gram, rows = self.base.gram_and_jvp(delta)
-        return self._both_sides(gram), self._rows(rows)
+    def gram_and_jvp(self, delta, more=None):
+        gram, rows, others = self.base.gram_and_jvp(delta, more)
+        return self._both_sides(gram), self._rows(rows), None if others is None else jax.vmap(self._rows)(others)
 
     def _both_sides(self, gram):
         half = self._rows(gram)  # E G

@@ -45,9 +45,8 @@ class Plan:
         return max(multiply_adds(self.jaxpr.jaxpr), sum(self.sizes))
 
     @staticmethod
-    def of(network: Network, leaves: tuple, row: Any, rows: int, layered: bool = False) -> "Plan":
-        """Read the network for one sample, and hold each parameter the way that costs least for `rows` samples;
-        `layered`: those met once per sample by layers, whatever that costs."""
+    def of(network: Network, leaves: tuple, row: Any, rows: int) -> "Plan":
+        """Read the network for one sample, and hold each parameter the way that costs least for `rows` samples."""
         jaxpr, shape = jax.make_jaxpr(lambda leaves, row: network.of_leaves(leaves, row[None])[0], return_shape=True)(
             leaves, row
         )
@@ -59,8 +58,7 @@ class Plan:
                 for b in found
             }
             dear = _columns_cost(found, rows, shape.shape[0]) < _layer_cost(found, rows, shape.shape[0])
-            kept = layered and all(use.positions == 1 for use in found)
-            if None in pairs.values() or (dear and not kept):
+            if None in pairs.values() or dear:
                 del uses[leaf]
             else:
                 relations.update(pairs)
@@ -173,15 +171,11 @@ def cross_gram(a: Layer, b: Layer, relation: str) -> Float[Array, "n k m k"]:
 class Structured(Linearization):
     """J held parameter by parameter: layers where the network allows, columns where it does not. Always exact."""
 
-    def __init__(
-        self, network: Network, w: Float[Array, "q"], x: Array, rows: int | None = None, layered: bool = False
-    ):
-        """`rows`: of the whole batch, where x is a device's share of it; `layered`: see `Plan.of`."""
+    def __init__(self, network: Network, w: Float[Array, "q"], x: Array, rows: int | None = None):
+        """`rows`: of the whole batch, where x is a device's share of it."""
         self.network, self.size = network, w.shape[0]
         leaves = self.leaves = network.split(w)
-        self.plan = plan = Plan.of(
-            network, leaves, jax.ShapeDtypeStruct(x.shape[1:], x.dtype), rows or x.shape[0], layered
-        )
+        self.plan = plan = Plan.of(network, leaves, jax.ShapeDtypeStruct(x.shape[1:], x.dtype), rows or x.shape[0])
         by_path = {use.path: use for found in plan.uses.values() for use in found}
         silent = {path: jnp.zeros(use.repeats + use.out_shape, use.out_dtype) for path, use in by_path.items()}
 

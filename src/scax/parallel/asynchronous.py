@@ -153,8 +153,8 @@ def train_async(
     staleness = 4 * workers if staleness is None else staleness
     whole_number("staleness", staleness, 0)
     checks.positive("patience", patience)
-    if sca.parallel is not None or sca.metric is not None or sca.problem.manifold is not None:
-        raise ValueError("train_async spreads the work itself: leave parallel=, metric= and manifold= out.")
+    if sca.parallel is not None or sca.problem.manifold is not None:
+        raise ValueError("train_async spreads the work itself: leave parallel= and manifold= out.")
     if sca.blocks is not None and (sca.blocks.redraw or sca.blocks.active is not None or sca.blocks.own_batch):
         raise ValueError(
             "train_async gives each worker fixed blocks and its own batch: use Blocks(count, by=...) alone."

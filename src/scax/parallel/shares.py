@@ -55,7 +55,7 @@ class Shared(Linearization):
         self._held = [*self.parts.values(), *([] if self.rest is None else [self.rest])]
 
     @exact
-    def gram_and_jvp(self, delta):
+    def gram_and_jvp(self, delta, more=None):
         n, k = self.outputs.shape
         number, units = self.unit
         width = math.ceil(n / units)
@@ -74,8 +74,10 @@ class Shared(Linearization):
         gram = gram[:n]
         if self.rest is not None:
             gram = gram + self.rest.dense.gram()
-        total = jax.lax.psum(jnp.concatenate([gram.reshape(-1), self._own_jvp(delta).reshape(-1)]), self.axis)
-        return total[: (n * k) ** 2].reshape(n, k, n, k), total[(n * k) ** 2 :].reshape(n, k)
+        every = [self._own_jvp(delta)[None], *([] if more is None else [jax.vmap(self._own_jvp)(more)])]
+        total = jax.lax.psum(jnp.concatenate([gram.reshape(-1), *(part.reshape(-1) for part in every)]), self.axis)
+        rows = total[(n * k) ** 2 :].reshape(-1, n, k)
+        return total[: (n * k) ** 2].reshape(n, k, n, k), rows[0], None if more is None else rows[1:]
 
     def _own_jvp(self, delta: Float[Array, "q"]) -> Float[Array, "n k"]:
         """J_c δ_c. By columns rather than rows: few products with many rows each, and a share of δ is all it reads."""

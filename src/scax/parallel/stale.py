@@ -31,6 +31,7 @@ class Change:
     carried: Float[Array, "q"] | None  # δ
     damping: Float[Array, ""]
     held: Any
+    metric: Any
     level: Float[Array, ""]
     loss: Float[Array, ""]
 
@@ -54,7 +55,7 @@ def change(sca: SCA, state: State, batch) -> Change:
     gradient = None
     if state.memory is not None and new.memory is not None:
         gradient = new.memory - (1 - state.averaging) * state.memory
-    return Change(new.w - state.w, own, gradient, new.carried, new.damping, new.held, new.level, info.loss)
+    return Change(new.w - state.w, own, gradient, new.carried, new.damping, new.held, new.metric, new.level, info.loss)
 
 
 @jax.jit
@@ -84,6 +85,7 @@ def merge(
         averaging=jnp.asarray(next_ρ, w.dtype),
         damping=new.damping,
         held=new.held,
+        metric=new.metric,
         level=new.level,
         count=n + complete.astype(n.dtype),
     )

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from .._struct import static, struct
 from ..datafit import Datafit
-from ..linear import ConjugateGradients, FromPull, SampleSpace, Space, WeightSpace
+from ..linear import ConjugateGradients, SampleSpace, Space, WeightSpace
 from ..problem import Problem
 from ..surrogate import Surrogate
 from .base import Solution, Solver, reachable
@@ -139,14 +139,6 @@ class StructuredSolver(Smooth):
 
     def space(self, surrogate):
         return SampleSpace(surrogate.lin, surrogate.pull, surrogate.curvature)
-
-
-@struct
-class ShapedSolver(StructuredSolver):
-    """The same where K⁻¹ stands behind every Jᵀ (see `metric`): Newton starts from h, for ‖h‖² is not known there."""
-
-    def space(self, surrogate):
-        return FromPull(surrogate.lin, surrogate.pull, surrogate.curvature)
 
 
 @struct

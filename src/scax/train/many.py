@@ -12,6 +12,7 @@ from jaxtyping import Array, PyTree
 from ..batch import Batch
 from ..data.shuffle import Shuffle
 from ..problem import Problem
+from ..sca import State
 from .loop import Result, Source, advance, evaluate, whole_number
 
 
@@ -77,7 +78,17 @@ def train_many(
 @jax.jit(static_argnames=("batch_size", "shared"), donate_argnames=("state", "stream"))
 def _advance(method, state, stream, source: Source, count, batch_size: int, shared: bool):
     one = lambda method, state, stream: advance(method, state, stream, source, count, batch_size)
-    return jax.vmap(one, in_axes=(None if shared else 0, 0, 0))(method, state, stream)
+    axes = 0
+    if isinstance(state, State):  # all runs are at the same step: what is done at some steps alone stays that rare
+        leaves, structure = jax.tree.flatten(state)
+        alike = [leaf is state.count for leaf in leaves]
+        state = structure.unflatten([leaf[0] if same else leaf for leaf, same in zip(leaves, alike, strict=True)])
+        axes = structure.unflatten([None if same else 0 for same in alike])
+    run = jax.vmap(one, in_axes=(None if shared else 0, axes, 0), out_axes=(axes, 0, 0, 0))
+    state, stream, loss, taken = run(method, state, stream)
+    runs = loss.shape
+    state = jax.tree.map(lambda leaf: leaf if leaf.ndim else jnp.broadcast_to(leaf, runs), state)
+    return state, stream, loss, taken
 
 
 @jax.jit(static_argnames="shared")
