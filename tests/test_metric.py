@@ -155,18 +155,6 @@ def test_beside_neighbor_pairs(x64):
     np.testing.assert_allclose(ends[0], ends[1], rtol=1e-7, atol=1e-9)
 
 
-def test_one_block_is_none(x64):
-    problem, params, batch = setting()
-    ends = []
-    for blocks in (None, scax.Blocks(1)):
-        sca = scax.SCA(problem, metric="low-rank", blocks=blocks)
-        state = sca.init(params)
-        for _ in range(3):
-            state, _ = sca.step(state, batch)
-        ends.append(state.w)
-    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-8, atol=1e-10)
-
-
 def test_the_default_has_it_for_small_networks_with_smooth_penalties():
     problem, params, _ = setting()
     has = lambda sca, params=params: sca.init(params).metric is not None
@@ -188,8 +176,8 @@ def test_what_it_does_not_go_with():
     problem, params, batch = setting()
     with pytest.raises(ValueError, match="metric: surrogate='full' has no rows"):
         scax.SCA(problem, metric="low-rank", surrogate="full")
-    with pytest.raises(ValueError, match=r"metric: blocks with own_batch=True .* leave metric= out"):
-        scax.SCA(problem, metric="low-rank", blocks=scax.Blocks(2, own_batch=True))
+    with pytest.raises(ValueError, match=r"metric: blocks are solved apart.* leave metric= out"):
+        scax.SCA(problem, metric="low-rank", blocks=scax.Blocks(2))
     with pytest.raises(ValueError, match="metric='diagonal' is not known"):
         scax.SCA(problem, metric="diagonal")
     with pytest.raises(ValueError, match="state was made with no metric, and this SCA has metric=LowRank"):

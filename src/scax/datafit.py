@@ -10,48 +10,47 @@ from .losses import Loss
 
 
 class Datafit:
-    """Φ(z) = Σ_i s_i l(y_i, z_i) + Σ_p q_p ‖z_p − e_p‖², s_i = ρ · (sample i's share), one term per row of z.
+    """Φ(z) = Σ_i s_i l(y_i, z_i) + Σ_p q_p ‖z_p‖², s_i = ρ · (sample i's share), one term per row of z.
 
-    The second sum is over rows that are no samples, `beside` = (q, e): those of the manifold penalty (see
-    `linearize.pairs`) and those remembered from past batches (see `metric`). Derivatives follow the loss's own
-    conventions: ∇²Φ = FᵀF, ∇Φ = Fᵀa + r.
+    The second sum is over rows that are no samples, with weights `beside`: those of the manifold penalty (see
+    `linearize.pairs`) and those remembered from past batches (see `metric`), squared losses with target zero.
+    Derivatives follow the loss's own conventions: ∇²Φ = FᵀF, ∇Φ = Fᵀa + r.
     """
 
     def __init__(self, loss: Loss, y: Float[Array, "n k"], scale: Float[Array, "n"], beside: Any = None):
         self.loss, self.y, self.scale, self.beside = loss, y, scale, beside
         self.quadratic = loss.quadratic
 
-    def with_rows(self, scale: Float[Array, "p"], target: Float[Array, "p k"]) -> "Datafit":
+    def with_rows(self, scale: Float[Array, "p"]) -> "Datafit":
         """The same with p more squared rows below the others."""
-        if self.beside is not None:
-            scale, target = (jnp.concatenate(both) for both in zip(self.beside, (scale, target), strict=True))
-        return Datafit(self.loss, self.y, self.scale, (scale, target))
+        beside = scale if self.beside is None else jnp.concatenate([self.beside, scale])
+        return Datafit(self.loss, self.y, self.scale, beside)
 
     def value(self, z: Float[Array, "m k"]) -> Float[Array, ""]:
-        own, off = self._split(z)
+        own, other = self._split(z)
         value = self.scale @ self.loss.value(own, self.y)
-        return value if off is None else value + self.beside[0] @ jnp.sum(off**2, axis=1)
+        return value if other is None else value + self.beside @ jnp.sum(other**2, axis=1)
 
     def gradient(self, z: Float[Array, "m k"]) -> Float[Array, "m k"]:
         """∇Φ(z)."""
-        own, off = self._split(z)
+        own, other = self._split(z)
         g = self.scale[:, None] * self.loss.gradient(own, self.y)
-        return g if off is None else jnp.concatenate([g, 2 * self.beside[0][:, None] * off])
+        return g if other is None else jnp.concatenate([g, 2 * self.beside[:, None] * other])
 
     def newton(self, z: Float[Array, "m k"]) -> tuple["Factor", Float[Array, "m k"], Float[Array, "m k"] | None]:
         """(F, a, r) with ∇²Φ = FᵀF and ∇Φ = Fᵀa + r at z."""
-        own, off = self._split(z)
+        own, other = self._split(z)
         root = jnp.sqrt(self.scale)
         f = self.loss.factor(own, self.y)
         f = f * root.reshape((-1,) + (1,) * (f.ndim - 1))
         a = root[:, None] * self.loss.whitened(own, self.y)
         r = self.loss.remainder(own, self.y)
         r = None if r is None else self.scale[:, None] * r
-        if off is not None:
-            g = jnp.sqrt(2 * self.beside[0])[:, None] * jnp.ones_like(off)
+        if other is not None:
+            g = jnp.sqrt(2 * self.beside)[:, None] * jnp.ones_like(other)
             f = jnp.concatenate([f, g if f.ndim == 2 else jax.vmap(jnp.diag)(g)])
-            a = jnp.concatenate([a, g * off])
-            r = None if r is None else jnp.concatenate([r, jnp.zeros_like(off)])
+            a = jnp.concatenate([a, g * other])
+            r = None if r is None else jnp.concatenate([r, jnp.zeros_like(other)])
         return Factor(f), a, r
 
     def on(self, rows: Int[Array, "r"]) -> "Datafit":
@@ -61,9 +60,9 @@ class Datafit:
         return Datafit(self.loss, self.y[rows], scale * all_rows / jnp.where(own > 0, own, 1))
 
     def _split(self, z):
-        """The samples' outputs, and how far the other rows are from their targets."""
+        """The samples' outputs, and those of the other rows."""
         n = self.y.shape[0]
-        return (z, None) if self.beside is None else (z[:n], z[n:] - self.beside[1])
+        return (z, None) if self.beside is None else (z[:n], z[n:])
 
 
 class Factor:

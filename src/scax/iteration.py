@@ -1,5 +1,6 @@
 """The pieces of one iteration, each a line of Algorithm 1: how a batch becomes a surrogate and an answer."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -31,6 +32,7 @@ class Iteration:
         self.network = Network(problem, state.layout, state.frozen)
         self.rows, self.pairs = problem.rows(batch)
         self.shares = batch.shares(state.w.dtype)
+        self.center: Array | None = None  # the step that δ is measured from, None for no step
 
     def linearize(self, solver: Solver, surrogate: str) -> Linearization:
         """f and J on all rows of the batch, in the form the solver works on."""
@@ -81,20 +83,21 @@ class Iteration:
             return Surrogate.build(LINEARIZED, LINEARIZED, w, memory, carried, damping, problem.regularizer)
         datafit = Datafit(problem.loss, self.targets, rho * self.shares)
         if self.pairs is not None and problem.manifold is not None:
-            scale = jnp.asarray(problem.manifold.strength * self.pairs.weight, w.dtype)
-            datafit = datafit.with_rows(scale, jnp.zeros((scale.shape[0], self.targets.shape[1]), w.dtype))
+            datafit = datafit.with_rows(jnp.asarray(problem.manifold.strength * self.pairs.weight, w.dtype))
             lin = Paired(lin, self.pairs, self.batch.size)
-        if held is not None:  # ς‖B(δ − βδ_prev)‖²
-            lin = Remembered(lin, held.rows, held.squares)
-            center = lin.along(jnp.zeros_like(w) if carried is None else carried)
-            datafit = datafit.with_rows(strength * jnp.ones(center.shape[0], w.dtype), center)
+        if held is not None and strength is not None:  # ς‖B(δ − βδ_prev)‖², with βδ_prev as the origin
+            self.center = jnp.zeros_like(w) if carried is None else carried
+            lin = Remembered(lin, held.rows, held.squares, self.center)
+            rows = lin.outputs.shape[0] - lin.count
+            datafit, w, carried = datafit.with_rows(strength * jnp.ones(rows, w.dtype)), w + self.center, None
         return Surrogate.build(datafit, lin, w, memory, carried, damping, problem.regularizer)
 
     def solve(self, surrogate: Surrogate) -> Solution:
         """δ = ŵ − w_n; with blocks, each block's own δ_c with the others at w_n, all at once."""
         blocks, parallel = self.blocks, self.parallel
         if blocks is None:
-            return self.solver.solve(surrogate)
+            found = self.solver.solve(surrogate)
+            return found if self.center is None else dataclasses.replace(found, delta=self.center + found.delta)
         moving = blocks.at(self.state.blocks, self.state.count)
         rows = self._own_rows(blocks)
 

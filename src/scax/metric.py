@@ -133,6 +133,6 @@ def serves(sca: Any) -> str | None:
     """What a metric does not go with, if there is such a thing."""
     if sca.surrogate == "full":
         return "surrogate='full' has no rows left that others could stand beside"
-    if sca.blocks is not None and sca.blocks.own_batch:
-        return "blocks with own_batch=True have rows of their own"
+    if sca.blocks is not None:
+        return "blocks are solved apart, and rows that all of them share would tie them together"
     return None

@@ -39,7 +39,11 @@ class Space:
         raise NotImplementedError
 
     def residual(self, point: Point, slope: Float[Array, "m k"]) -> Float[Array, ""]:
-        """‖Jᵀ∇Φ + 2μδ − 2h‖ relative to its terms: how far the point is from stationary; slope = ∇Φ(z0 + Jδ)."""
+        """‖Jᵀ∇Φ + 2μδ − 2h‖ relative to its terms: how far the point is from stationary; slope = ∇Φ(z0 + Jδ).
+
+        The terms are the loss's slope on one side, and on the other what holds it: rows that belong to the proximal
+        term are on that side, for the two nearly cancel where the term is stiff.
+        """
         raise NotImplementedError
 
     def weights(self, point: Point) -> Float[Array, "q"]:

@@ -55,7 +55,7 @@ class ConjugateGradients(Space):
         return self.mu * jnp.sum((point - self.h / self.mu) ** 2)
 
     def residual(self, point, slope):
-        return stationarity(self.lin.vjp(slope), point, self.h, self.mu)
+        return stationarity(self.lin.vjp, slope, self.lin.samples, point, self.h, self.mu)
 
     def weights(self, point):
         return point

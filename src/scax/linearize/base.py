@@ -28,6 +28,11 @@ class Linearization:
     outputs: Float[Array, "n k"]
     size: int
 
+    @property
+    def samples(self) -> int:
+        """Rows of the loss; those below belong to the proximal term (`Remembered`)."""
+        return self.outputs.shape[0]
+
     def jvp(self, delta: Float[Array, "q"]) -> Float[Array, "n k"]:
         """J δ."""
         raise NotImplementedError

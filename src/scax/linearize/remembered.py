@@ -8,18 +8,25 @@ from .base import Linearization, exact
 
 
 class Remembered(Linearization):
-    """J with rows B below it, orthogonal to each other, whose outputs at δ = 0 are zero.
+    """J with rows B below it, orthogonal to each other, seen from a step c: z(δ) = (outputs + J(c + δ), Bδ).
 
-    As with `pairs`, every solver serves them unchanged: they are samples with a squared loss. With several outputs k
-    of them make one row, filled up with zeros. JJᵀ grows by JBᵀ and the squares of B.
+    As with `pairs`, every solver serves them unchanged: they are samples with a squared loss and target zero. With
+    several outputs k of them make one row, filled up with zeros. JJᵀ grows by JBᵀ and the squares of B.
     """
 
-    def __init__(self, base: Linearization, below: Float[Array, "r q"], squares: Float[Array, "r"]):
+    def __init__(
+        self, base: Linearization, below: Float[Array, "r q"], squares: Float[Array, "r"], center: Float[Array, "q"]
+    ):
         n, k = base.outputs.shape
         fill = -below.shape[0] % k
         self.base, self.size, self.count = base, base.size, n
         self.below, self.squares = jnp.pad(below, ((0, fill), (0, 0))), jnp.pad(squares, (0, fill))
-        self.outputs = jnp.concatenate([base.outputs, jnp.zeros((self.squares.shape[0] // k, k), base.outputs.dtype)])
+        start = base.outputs + base.jvp(center)
+        self.outputs = jnp.concatenate([start, jnp.zeros((self.squares.shape[0] // k, k), start.dtype)])
+
+    @property
+    def samples(self):
+        return self.count
 
     def along(self, delta: Float[Array, "q"]) -> Float[Array, "p k"]:
         """B δ."""
