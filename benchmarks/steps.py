@@ -125,8 +125,11 @@ def measure(case: Case, repeats: int, seconds: float) -> dict:
     """Medians of the ratios to Adam over interleaved repeats."""
     problem, params, x, y = case.build()
     methods = {"adam": scax.baseline(optax.adam(1e-3), problem)}
-    for name in case.solvers:
-        methods[name] = scax.SCA(problem, solver=name)
+    remembers = scax.SCA(problem).init(params).metric is not None
+    for name in case.solvers:  # solvers are compared without a memory of curvature, `auto` is the default
+        methods[name] = scax.SCA(problem) if name == "auto" else scax.SCA(problem, solver=name, metric=None)
+    if remembers:
+        methods["auto, metric=None"] = scax.SCA(problem, metric=None)
     methods["auto, no acceptance"] = scax.SCA(problem, acceptance=False)
     loops = {name: looped(method, params, x, y, case.batch) for name, method in methods.items()}
     counts = {}
@@ -149,7 +152,8 @@ def measure(case: Case, repeats: int, seconds: float) -> dict:
             "processor_ratio": statistics.median(cpu),
         }
     weights = sum(leaf.size for leaf in jax.tree.leaves(params))
-    chosen = scax.SCA(problem).explain(params, x[: case.batch]).splitlines()[1]
+    said = scax.SCA(problem).explain(params, x[: case.batch]).splitlines()
+    chosen = next(line for line in said if line.startswith("solver"))
     return {"case": case.name, "batch": case.batch, "weights": weights, "chosen": chosen, "methods": rows}
 
 

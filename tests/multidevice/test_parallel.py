@@ -85,8 +85,8 @@ def collectives(sca, params, batch):
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_messages_of_the_exact_step(loss):
-    """Rows, JJᵀ, δ, the check of the new point; in branches, the check of the mean, a number for the damping, and what
-    is remembered of a batch."""
+    """Rows, JJᵀ, δ, the check of the new point; in branches, the check of the mean and a number for the damping. With a
+    memory of curvature, in a branch, what is remembered of a batch; its products with J go with JJᵀ."""
     problem, params, batch = setting(loss)
     sca = scax.SCA(problem, parallel=scax.Parallel(DEVICES))
     assert sorted(collectives(sca, params, batch)) == ["all-gather"] * 5 + ["all-reduce"] * 2
