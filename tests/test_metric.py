@@ -34,9 +34,9 @@ def linearized(problem, state, batch):
     return lin, lin.matrix.reshape(-1, lin.size), np.asarray(weight).reshape(-1)
 
 
-def strength(sca, n, rows):
+def strength(sca, n):
     """ς_n."""
-    return 1.5 * sca.problem.loss.caution * (20 / rows) ** 1.5 * (1 + n / 25) ** 0.8
+    return 1.5 * sca.problem.loss.caution * (1 + n / 25) ** 0.8
 
 
 @pytest.mark.parametrize(("loss", "outputs"), [(scax.Squared(), 2), (scax.Softmax(), 3)], ids=str)
@@ -52,7 +52,7 @@ def test_the_step_minimizes_the_surrogate_with_rows_remembered(loss, outputs, x6
         δ, off, B = state.carried, state.carried - 0.5 * before.carried, state.metric.rows
         y = problem.loss.targets(problem.ready(params, batch).y, outputs)
         slope = lin.vjp(problem.loss.gradient(lin.outputs + lin.jvp(δ), y) / len(batch[0]))
-        remembered = strength(sca, n, len(batch[0])) * B.T @ (B @ off)
+        remembered = strength(sca, n) * B.T @ (B @ off)
         gradient = (
             0.6 * slope + 0.4 * before.memory + LAM * (before.w + δ) + 2 * (float(info.damping) * off + remembered)
         )
@@ -166,7 +166,11 @@ def test_the_default_has_it_for_small_networks_with_smooth_penalties():
     assert not has(scax.SCA(problem, surrogate="full"))
     assert not has(scax.SCA(problem, blocks=scax.Blocks(2)))
     assert not has(scax.SCA(dataclasses.replace(problem, regularizer=scax.L1(0.1))))
-    assert not has(dataclasses.replace(scax.SCA(problem), damping=TAU))
+    copied = jax.tree.map(lambda leaf: leaf, scax.SCA(problem))
+    assert has(copied)
+    assert not has(dataclasses.replace(copied, damping=TAU))
+    assert not has(dataclasses.replace(copied, blocks=scax.Blocks(2)))
+    assert has(dataclasses.replace(scax.SCA(problem, damping=TAU), damping=scax.Relative()))
     wide, large, _ = setting(widths=(5, 200))
     assert not has(scax.SCA(wide), large)
     assert has(scax.SCA(wide, metric="low-rank"), large)
@@ -180,14 +184,15 @@ def test_what_it_does_not_go_with():
         scax.SCA(problem, metric="low-rank", blocks=scax.Blocks(2))
     with pytest.raises(ValueError, match="metric='diagonal' is not known"):
         scax.SCA(problem, metric="diagonal")
-    with pytest.raises(ValueError, match="state was made with no metric, and this SCA has metric=LowRank"):
+    with pytest.raises(ValueError, match="state remembers no rows of past batches, and this SCA 16"):
         scax.SCA(problem).step(scax.SCA(problem, metric=None).init(params), batch)
-    with pytest.raises(ValueError, match="state was made with another metric"):
+    with pytest.raises(ValueError, match="state remembers 3 rows of past batches, and this SCA 16"):
         scax.SCA(problem).step(scax.SCA(problem, metric=scax.LowRank(rank=3)).init(params), batch)
     with pytest.raises(ValueError, match="share must be"):
         scax.LowRank(share=-1.0)
-    with pytest.raises(ValueError, match="rank must be a whole number"):
-        scax.LowRank(rank=0)
+    for rank in (0, True):
+        with pytest.raises(ValueError, match="rank must be a whole number"):
+            scax.LowRank(rank=rank)
     with pytest.raises(TypeError, match=r"metric must be 'auto', None, 'low-rank' or a scax.LowRank"):
         scax.SCA(problem, metric=3)
 

@@ -32,7 +32,6 @@ class Iteration:
         self.network = Network(problem, state.layout, state.frozen)
         self.rows, self.pairs = problem.rows(batch)
         self.shares = batch.shares(state.w.dtype)
-        self.center: Array | None = None  # the step that δ is measured from, None for no step
 
     def linearize(self, solver: Solver, surrogate: str) -> Linearization:
         """f and J on all rows of the batch, in the form the solver works on."""
@@ -70,8 +69,7 @@ class Iteration:
     def remember(self, metric: LowRank, lin: Linearization) -> tuple[Float[Array, ""], Held]:
         """ς, and the rows remembered from past batches and this one."""
         weight = self.shares[:, None] * self._diagonal(lin)
-        level = (self.effective_rows(), self.problem.loss.caution)
-        return metric.at(self.state.metric, self.state.count, lin, weight, level)
+        return metric.at(self.state.metric, self.state.count, lin, weight, self.problem.loss.caution)
 
     def surrogate(self, lin: Linearization, rho, memory, carried, damping, strength=None, held=None) -> Surrogate:
         """The convex problem of this iteration; memory = (1−ρ)d, carried = βδ_prev, strength = ς and the rows held,
@@ -85,19 +83,21 @@ class Iteration:
         if self.pairs is not None and problem.manifold is not None:
             datafit = datafit.with_rows(jnp.asarray(problem.manifold.strength * self.pairs.weight, w.dtype))
             lin = Paired(lin, self.pairs, self.batch.size)
+        center = None
         if held is not None and strength is not None:  # ς‖B(δ − βδ_prev)‖², with βδ_prev as the origin
-            self.center = jnp.zeros_like(w) if carried is None else carried
-            lin = Remembered(lin, held.rows, held.squares, self.center)
-            rows = lin.outputs.shape[0] - lin.count
-            datafit, w, carried = datafit.with_rows(strength * jnp.ones(rows, w.dtype)), w + self.center, None
-        return Surrogate.build(datafit, lin, w, memory, carried, damping, problem.regularizer)
+            lin = Remembered(lin, held.rows, held.squares, carried)
+            datafit = datafit.with_rows(strength * jnp.ones(lin.outputs.shape[0] - lin.samples, w.dtype))
+            center, carried = carried, None
+            w = w if center is None else w + center
+        built = Surrogate.build(datafit, lin, w, memory, carried, damping, problem.regularizer)
+        return dataclasses.replace(built, center=center)
 
     def solve(self, surrogate: Surrogate) -> Solution:
         """δ = ŵ − w_n; with blocks, each block's own δ_c with the others at w_n, all at once."""
         blocks, parallel = self.blocks, self.parallel
         if blocks is None:
-            found = self.solver.solve(surrogate)
-            return found if self.center is None else dataclasses.replace(found, delta=self.center + found.delta)
+            found, center = self.solver.solve(surrogate), surrogate.center
+            return found if center is None else dataclasses.replace(found, delta=center + found.delta)
         moving = blocks.at(self.state.blocks, self.state.count)
         rows = self._own_rows(blocks)
 

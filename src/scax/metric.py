@@ -1,10 +1,11 @@
-"""The memory of curvature: the directions in which past batches curved most stay in the proximal term.
+"""The memory of curvature: directions in which batches, this one included, curved most stay in the proximal term.
 
-    τ‖δ − βδ_prev‖²  +  ς‖B(δ − βδ_prev)‖²,        BᵀB ≈ M = the average of JᵀWJ over batches seen,  W = s½H
+    τ‖δ − βδ_prev‖²  +  ς‖B(δ − βδ_prev)‖²,        BᵀB ≈ M = the average of JᵀWJ over batches seen
 
-B has few rows, the largest eigenvectors of M times the roots of their eigenvalues, and they act as samples with a
-squared loss that come with every batch (`linearize.Remembered`): a step that would change what past batches have
-settled has to be paid for by this one. At a batch that is looked at, with its rows R, RᵀR = JᵀWJ, and its share a,
+W is s½H with H's diagonal alone. B has few rows, the largest eigenvectors of M times the roots of their eigenvalues.
+They act as samples with a squared loss that come with every batch (`linearize.Remembered`): a step that would change
+what batches before have settled has to be paid for by this one. FISTA feels the stiffness; Newton does not. At a batch
+that is looked at, with its rows R, RᵀR = JᵀWJ, and its share a,
 
     X = [√(1−a) B; √a R],      XXᵀ = UΛUᵀ,      B ← U_rᵀX,      ‖B_j‖² = Λ_j
 
@@ -15,11 +16,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from . import checks
 from ._struct import Number, static, struct
-from .damping import ROWS
+from .damping import Relative
 from .linearize.base import Linearization, exact
 
 #: Batches are looked at in each of so many first steps, then once in as many, and later once in LATE.
@@ -41,27 +43,27 @@ class Held:
 
 @struct
 class LowRank:
-    """`rank` rows B; ς_n = share · κ · (20/L)^noise · (1 + n/scale)^growth is their weight against the batch's.
+    """`rank` rows B; ς_n = share · κ · (1 + n/scale)^growth is their weight against the batch's.
 
     κ is the loss's caution, as in `Relative`. M is an average with weights growing like n^recent over the batches
-    looked at. Networks with more weights than `most` have no such term.
+    looked at. An `automatic` one is there only for up to 1000 weights, smooth penalties, a `Relative` damping and no
+    blocks.
     """
 
     rank: int = static(default=16)
     share: Number = 1.5
     growth: Number = 0.8
     scale: Number = 25.0
-    noise: Number = 1.5
     recent: Number = 1.0
-    most: int | None = static(default=None)
+    automatic: bool = static(default=False)
 
     def __post_init__(self):
-        if not isinstance(self.rank, int) or self.rank < 1:
+        if isinstance(self.rank, bool) or not isinstance(self.rank, (int, np.integer)) or self.rank < 1:
             raise ValueError(f"rank must be a whole number >= 1, got {self.rank!r}.")
+        object.__setattr__(self, "rank", int(self.rank))
         checks.positive("share", self.share)
         checks.nonnegative("growth", self.growth)
         checks.positive("scale", self.scale)
-        checks.nonnegative("noise", self.noise)
         checks.nonnegative("recent", self.recent)
 
     def start(self, size: int, dtype: Any) -> Held | None:
@@ -72,14 +74,13 @@ class LowRank:
 
     def rows(self, size: int) -> int | None:
         """How many rows are remembered for a network of so many weights; None: it has no such term."""
-        return None if self.most is not None and size > self.most else min(self.rank, size)
+        return None if self.automatic and size > SMALL else min(self.rank, size)
 
     def at(
-        self, held: Held, n: Int[Array, ""], lin: Linearization, weight: Float[Array, "l k"], level
+        self, held: Held, n: Int[Array, ""], lin: Linearization, weight: Float[Array, "l k"], caution: Number
     ) -> tuple[Float[Array, ""], Held]:
-        """(ς_n, B with this batch in it); `weight` is s_i ½H_ikk of every row and output, `level` (L, κ)."""
-        rows, caution = level
-        strength = self.share * caution * (ROWS / rows) ** self.noise * (1 + n / self.scale) ** self.growth
+        """(ς_n, B with this batch in it); `weight` is s_i ½H_ikk of every row and output, `caution` κ."""
+        strength = jnp.asarray(self.share * caution * (1 + n / self.scale) ** self.growth)
 
         @exact
         def looked() -> Held:
@@ -116,7 +117,7 @@ def _best(held: Held, new, rows: Float[Array, "p q"], seen) -> Held:
 
 
 #: The default.
-USUAL = LowRank(most=SMALL)
+USUAL = LowRank(automatic=True)
 
 
 def as_metric(value: Any) -> LowRank | None:
@@ -129,10 +130,21 @@ def as_metric(value: Any) -> LowRank | None:
     return value
 
 
-def serves(sca: Any) -> str | None:
-    """What a metric does not go with, if there is such a thing."""
+def in_use(sca: Any) -> LowRank | None:
+    """The metric of an SCA, None where the automatic one stays away."""
+    metric = sca.metric
+    if metric is None or not metric.automatic:
+        return metric
+    plain = sca.blocks is None and sca.surrogate == "partial" and sca.problem.regularizer.smooth
+    return metric if plain and isinstance(sca.damping, Relative) else None
+
+
+def refuse(sca: Any) -> None:
+    """What a metric that was asked for does not go with."""
+    reason = None
     if sca.surrogate == "full":
-        return "surrogate='full' has no rows left that others could stand beside"
-    if sca.blocks is not None:
-        return "blocks are solved apart, and rows that all of them share would tie them together"
-    return None
+        reason = "surrogate='full' has no rows left that others could stand beside"
+    elif sca.blocks is not None:
+        reason = "blocks are solved apart, and rows that all of them share would tie them together"
+    if reason is not None and not sca.metric.automatic:
+        raise ValueError(f"metric: {reason}: leave metric= out.")

@@ -5,8 +5,8 @@ from typing import Any
 from . import checks
 from .acceptance import Acceptance
 from .blocks import Blocks
-from .damping import FULL, PARTIAL, Fixed, Relative, as_damping
-from .metric import USUAL, as_metric, serves
+from .damping import FULL, PARTIAL, Fixed, as_damping
+from .metric import as_metric, refuse
 from .parallel.mesh import Parallel
 from .problem import Problem
 from .schedules import as_carry, as_sequence, warn_if_hopeless
@@ -48,11 +48,8 @@ def settle(sca: Any) -> None:
         raise ValueError(reason)
     if sca.parallel is not None:
         sca.parallel.check(sca)
-    if sca.metric is USUAL:
-        plain = sca.blocks is None and sca.surrogate == "partial" and sca.problem.regularizer.smooth
-        fix("metric", USUAL if plain and isinstance(sca.damping, Relative) else None)
-    elif sca.metric is not None and (reason := serves(sca)):
-        raise ValueError(f"metric: {reason}: leave metric= out.")
+    if sca.metric is not None:
+        refuse(sca)
     if isinstance(sca.damping, Fixed) and known(sca.damping.value, 0) and known(sca.problem.regularizer.ridge, 0):
         raise ValueError(
             "damping is 0 and the regularizer has no ridge: the surrogate has no unique minimizer. "

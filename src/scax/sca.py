@@ -1,6 +1,7 @@
 """Stochastic successive convex approximation: Algorithm 1, as it is run.
 
-ŵ       = argmin_w  ρ/L Σ_{i∈B} l(y_i, f_i + J_i(w − w_n)) + R(w) + (1−ρ) dᵀ(w − w_n) + τ‖w − w_n − β δ_prev‖²
+ŵ       = argmin_w  ρ/L Σ_{i∈batch} l(y_i, f_i + J_i(w − w_n)) + R(w) + (1−ρ) dᵀ(w − w_n)
+                    + τ‖w − w_n − β δ_prev‖² + ς‖B(w − w_n − β δ_prev)‖²
 w_{n+1} = w_n + α (ŵ − w_n)
 d_{n+1} = (1−ρ) d_n + ρ · 1/L Σ_{i∈B} ∇l_i(w_n)
 """
@@ -19,7 +20,7 @@ from .blocks import Blocks, Partition
 from .damping import PARTIAL, Damping
 from .iteration import Iteration
 from .layout import Layout
-from .metric import USUAL, LowRank
+from .metric import USUAL, LowRank, in_use
 from .options import known, settle
 from .parallel.mesh import Parallel
 from .problem import Problem
@@ -114,7 +115,7 @@ class SCA:
             averaging=jnp.asarray(1 if rho is None else rho.first, w.dtype),
             damping=jnp.asarray(self.damping.first, w.dtype),
             held=self.damping.start(w.dtype),
-            metric=None if self.metric is None else self.metric.start(w.shape[0], w.dtype),
+            metric=None if (metric := in_use(self)) is None else metric.start(w.shape[0], w.dtype),
             level=jnp.zeros((), w.dtype),
             count=jnp.asarray(0, jnp.int32),
             blocks=None if self.blocks is None else self.blocks.partition(layout, self.problem.regularizer, w.dtype),
@@ -128,12 +129,12 @@ class SCA:
     def step(self, state: State, batch: Any) -> tuple[State, Info]:
         """One iteration on a mini-batch (x, y), (x, y, weight) or Batch. Pure; compiled once per batch shape."""
         has, wants = None if state.metric is None else state.metric.squares.shape[-1], None
-        if self.metric is not None:
-            wants = self.metric.rows(state.w.shape[-1])
+        if (metric := in_use(self)) is not None:
+            wants = metric.rows(state.w.shape[-1])
         if has != wants:
             raise ValueError(
-                f"state was made with {'no' if has is None else 'another'} metric, and this SCA has "
-                f"metric={self.metric!r}: make the state with its own init."
+                f"state remembers {has or 'no'} rows of past batches, and this SCA {wants or 'none'}: make the state "
+                "with this SCA's init, or give it the metric= that the state was made with."
             )
         return _step(self, state, self.problem.ready(state.params, batch))
 

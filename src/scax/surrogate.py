@@ -2,12 +2,13 @@
 
     min_δ  Φ(z0 + Jδ) + cᵀδ + μ‖δ‖² + rough(w_n + δ),        δ = w − w_n
 
-    Φ   ρ × average loss of the linearized network, and the manifold rows       (`datafit`)
+    Φ   ρ × average loss of the linearized network, manifold rows, rows remembered  (`datafit`)
     c   (1−ρ) d − 2τβ δ_prev + ridge · w_n                                       (`linear`)
     μ   τ + ridge/2                                                              (`curvature`)
 
 Memory, carried step and ridge are a linear and a quadratic term; what is left of the regularizer needs a prox. In the
-full linearization Φ is linear too: its gradient is already inside c, and `datafit` is None.
+full linearization Φ is linear too: its gradient is already inside c, and `datafit` is None. With rows remembered the
+carried step is the origin (`center`): w is w_n + βδ_prev, δ is measured from there, and c has no such term.
 """
 
 import dataclasses
@@ -29,6 +30,7 @@ class Surrogate:
     linear: Float[Array, "q"]
     curvature: Float[Array, ""]
     regularizer: Regularizer
+    center: Float[Array, "q"] | None = None  # the step that δ is measured from, None for no step
 
     @staticmethod
     def build(datafit, lin, w, memory_term, carried_term, damping, regularizer) -> "Surrogate":

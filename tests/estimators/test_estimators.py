@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import scax
 from scax.estimators import SCAClassifier, SCARegressor
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -197,6 +198,17 @@ def test_warm_start_goes_on(diabetes):
     model.set_params(max_iter=5).fit(*diabetes)  # the weights go on; steps are as long as at any start
     assert model.loss_ < before
     assert clone(model).set_params(warm_start=False).fit(*diabetes).loss_curve_[0] > model.loss_curve_[0]
+
+
+def test_partial_fit_goes_on_with_other_options(diabetes):
+    """Parts of the method's state that the new options have, and the old had not, begin anew."""
+    x, y = diabetes
+    model = SCARegressor(hidden_layer_sizes=(4,), random_state=0).partial_fit(x, y)
+    weights = [layer.copy() for layer in model.coefs_]
+    for options in ({"penalty": "l1"}, {"penalty": "l2"}, {"sca_params": {"metric": scax.LowRank(rank=3)}}):
+        model.set_params(**options).partial_fit(x, y)
+        assert np.isfinite(model.loss_)
+    assert all(np.linalg.norm(a - b) < np.linalg.norm(a) for a, b in zip(weights, model.coefs_, strict=True))
 
 
 def test_partial_fit_learns_from_parts(iris):

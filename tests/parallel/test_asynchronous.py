@@ -41,6 +41,18 @@ def test_age_shortens_the_step():
     np.testing.assert_allclose(old, fresh / 2, rtol=1e-4, atol=1e-7)
 
 
+def test_what_is_remembered_is_not_forgotten_by_a_worker_that_knows_less():
+    """Two workers start from one copy; the first looks at two batches, the second at one."""
+    sca, params, batch = setting()
+    begin = sca.init(params)
+    first = merge(sca, begin, change(sca, begin, batch), jnp.asarray(0), 4.0, jnp.asarray(True))
+    second = merge(sca, first, change(sca, first, batch), jnp.asarray(0), 4.0, jnp.asarray(True))
+    assert second.metric.seen == 2
+    late = merge(sca, second, change(sca, begin, batch), jnp.asarray(2), 4.0, jnp.asarray(True))
+    assert late.metric.seen == 2
+    np.testing.assert_array_equal(late.metric.rows, second.metric.rows)
+
+
 def test_shares_of_the_blocks_add_up_to_the_iteration():
     """Every worker's share from the same copy: together they are one synchronous step on the blocks."""
     sca, params, batch = setting(blocks=scax.Blocks(3), averaging=0.7, acceptance=False, damping=0.1)

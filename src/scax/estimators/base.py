@@ -208,7 +208,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
                 if bool(progress.stopped):
                     break
             self._converged = bool(progress.stopped)
-            self._saved_state = [np.asarray(leaf) for leaf in jax.tree.leaves(progress.state)]
+            self._saved_state = progress.save()
             best, kept = float(progress.best), progress.kept
             solution = layout.unflatten(kept, (self._output_offset,))
             solution = finish(method.problem, solution, table.batch())  # exact zeros, where the penalty makes them

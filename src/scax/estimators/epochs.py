@@ -50,9 +50,21 @@ class Progress:
     since: Int[Array, ""]
     stopped: Bool[Array, ""]
 
-    def resume(self, leaves: list[np.ndarray]) -> "Progress":
-        """The same run with the method's state as saved."""
-        return dataclasses.replace(self, state=jax.tree.unflatten(jax.tree.structure(self.state), leaves))
+    def save(self) -> dict[str, np.ndarray]:
+        """The method's state, by name."""
+        leaves = jax.tree_util.tree_leaves_with_path(self.state)
+        return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+    def resume(self, saved: dict[str, np.ndarray]) -> "Progress":
+        """The same run with the method's state as saved; parts that it did not have, or otherwise, begin anew."""
+        fresh = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(self.state)}
+        others = {name.split(".")[1].split("[")[0] for name, leaf in fresh.items() if _shape(saved, name) != leaf.shape}
+        kept = lambda path, leaf: leaf if path[0].name in others else saved[jax.tree_util.keystr(path)]
+        return dataclasses.replace(self, state=jax.tree_util.tree_map_with_path(kept, self.state))
+
+
+def _shape(saved: dict[str, np.ndarray], name: str) -> tuple[int, ...] | None:
+    return saved[name].shape if name in saved else None
 
 
 def padded(n: int) -> int:

@@ -1,4 +1,4 @@
-"""Rows that past batches left behind: the memory of curvature seen as extra samples."""
+"""Rows that batches left behind: the memory of curvature seen as extra samples."""
 
 import jax
 import jax.numpy as jnp
@@ -8,20 +8,24 @@ from .base import Linearization, exact
 
 
 class Remembered(Linearization):
-    """J with rows B below it, orthogonal to each other, seen from a step c: z(δ) = (outputs + J(c + δ), Bδ).
+    """J with rows B below it, orthogonal to each other, seen from a step c or from none: z(δ) = (f + J(c + δ), Bδ).
 
     As with `pairs`, every solver serves them unchanged: they are samples with a squared loss and target zero. With
     several outputs k of them make one row, filled up with zeros. JJᵀ grows by JBᵀ and the squares of B.
     """
 
     def __init__(
-        self, base: Linearization, below: Float[Array, "r q"], squares: Float[Array, "r"], center: Float[Array, "q"]
+        self,
+        base: Linearization,
+        below: Float[Array, "r q"],
+        squares: Float[Array, "r"],
+        center: Float[Array, "q"] | None = None,
     ):
         n, k = base.outputs.shape
         fill = -below.shape[0] % k
         self.base, self.size, self.count = base, base.size, n
         self.below, self.squares = jnp.pad(below, ((0, fill), (0, 0))), jnp.pad(squares, (0, fill))
-        start = base.outputs + base.jvp(center)
+        start = base.outputs if center is None else base.outputs + base.jvp(center)
         self.outputs = jnp.concatenate([start, jnp.zeros((self.squares.shape[0] // k, k), start.dtype)])
 
     @property

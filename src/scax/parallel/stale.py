@@ -5,6 +5,8 @@ then the server is at version v + age. With the worker's move α(ŵ − w_v), an
 
     w ← w + θ · move,      d ← (1−ρ) d + ρ g,      δ_prev ← the worker's δ
 
+What is remembered of the curvature is replaced by the worker's if that has seen more batches.
+
 A worker that solves some of the blocks moves these alone; an iteration is complete when every share of them has moved
 once. With age 0 and one share this is the synchronous step, to the bit of w + (w' − w).
 """
@@ -85,7 +87,14 @@ def merge(
         averaging=jnp.asarray(next_ρ, w.dtype),
         damping=new.damping,
         held=new.held,
-        metric=new.metric,
+        metric=_fuller(state.metric, new.metric),
         level=new.level,
         count=n + complete.astype(n.dtype),
     )
+
+
+def _fuller(held: Any, new: Any) -> Any:
+    """The memory of curvature that has seen more; None where there is none."""
+    if held is None:
+        return None
+    return jax.tree.map(lambda a, b: jnp.where(new.seen > held.seen, b, a), held, new)
