@@ -34,25 +34,26 @@ def linearized(problem, state, batch):
     return lin, lin.matrix.reshape(-1, lin.size), np.asarray(weight).reshape(-1)
 
 
-def strength(sca, n):
+def strength(sca, n, rows):
     """ς_n."""
-    return 1.5 * sca.problem.loss.caution * (1 + n / 25) ** 0.8
+    return 1.5 * sca.problem.loss.caution * min(1, 20 / rows) ** 1.5 * (1 + n / 25) ** 0.8
 
 
 @pytest.mark.parametrize(("loss", "outputs"), [(scax.Squared(), 2), (scax.Softmax(), 3)], ids=str)
-def test_the_step_minimizes_the_surrogate_with_rows_remembered(loss, outputs, x64):
+@pytest.mark.parametrize("n", [12, 30])
+def test_the_step_minimizes_the_surrogate_with_rows_remembered(loss, outputs, n, x64):
     """There ρ/L Σ l(f + Jδ) + (1−ρ)dᵀδ + λ/2‖w + δ‖² + τ‖δ − c‖² + ς‖B(δ − c)‖², c = βδ_prev, has gradient zero."""
-    problem, params, batch = setting(loss, outputs)
+    problem, params, batch = setting(loss, outputs, n=n)
     sca = scax.SCA(problem, metric="low-rank", step_size=0.5, averaging=0.6, carry=0.5, mean_power=None)
     state = sca.init(params)
-    for n in range(4):
+    for step in range(4):
         before, (state, info) = state, sca.step(state, batch)
         assert info.accepted
         lin, _, _ = linearized(problem, before, batch)
         δ, off, B = state.carried, state.carried - 0.5 * before.carried, state.metric.rows
         y = problem.loss.targets(problem.ready(params, batch).y, outputs)
         slope = lin.vjp(problem.loss.gradient(lin.outputs + lin.jvp(δ), y) / len(batch[0]))
-        remembered = strength(sca, n) * B.T @ (B @ off)
+        remembered = strength(sca, step, n) * B.T @ (B @ off)
         gradient = (
             0.6 * slope + 0.4 * before.memory + LAM * (before.w + δ) + 2 * (float(info.damping) * off + remembered)
         )

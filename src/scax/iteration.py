@@ -69,7 +69,8 @@ class Iteration:
     def remember(self, metric: LowRank, lin: Linearization) -> tuple[Float[Array, ""], Held]:
         """ς, and the rows remembered from past batches and this one."""
         weight = self.shares[:, None] * self._diagonal(lin)
-        return metric.at(self.state.metric, self.state.count, lin, weight, self.problem.loss.caution)
+        level = (self.effective_rows(), self.problem.loss.caution)
+        return metric.at(self.state.metric, self.state.count, lin, weight, level)
 
     def surrogate(self, lin: Linearization, rho, memory, carried, damping, strength=None, held=None) -> Surrogate:
         """The convex problem of this iteration; memory = (1−ρ)d, carried = βδ_prev, strength = ς and the rows held,

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Int
 
 from . import checks
 from ._struct import Number, static, struct
-from .damping import Relative
+from .damping import ROWS, Relative
 from .linearize.base import Linearization, exact
 
 #: Batches are looked at in each of so many first steps, then once in as many, and later once in LATE.
@@ -43,17 +43,18 @@ class Held:
 
 @struct
 class LowRank:
-    """`rank` rows B; ς_n = share · κ · (1 + n/scale)^growth is their weight against the batch's.
+    """`rank` rows B; ς_n = share · κ · min(1, 20/L)^noise · (1 + n/scale)^growth is their weight against the batch's.
 
-    κ is the loss's caution, as in `Relative`. M is an average with weights growing like n^recent over the batches
-    looked at. An `automatic` one is there only for up to 1000 weights, smooth penalties, a `Relative` damping and no
-    blocks.
+    κ is the loss's caution, as in `Relative`; a batch of many rows knows its curvature itself. M is an average with
+    weights growing like n^recent over the batches looked at. An `automatic` one is there only for up to 1000 weights,
+    smooth penalties, a `Relative` damping and no blocks.
     """
 
     rank: int = static(default=16)
     share: Number = 1.5
     growth: Number = 0.8
     scale: Number = 25.0
+    noise: Number = 1.5
     recent: Number = 1.0
     automatic: bool = static(default=False)
 
@@ -64,6 +65,7 @@ class LowRank:
         checks.positive("share", self.share)
         checks.nonnegative("growth", self.growth)
         checks.positive("scale", self.scale)
+        checks.nonnegative("noise", self.noise)
         checks.nonnegative("recent", self.recent)
 
     def start(self, size: int, dtype: Any) -> Held | None:
@@ -77,10 +79,12 @@ class LowRank:
         return None if self.automatic and size > SMALL else min(self.rank, size)
 
     def at(
-        self, held: Held, n: Int[Array, ""], lin: Linearization, weight: Float[Array, "l k"], caution: Number
+        self, held: Held, n: Int[Array, ""], lin: Linearization, weight: Float[Array, "l k"], level
     ) -> tuple[Float[Array, ""], Held]:
-        """(ς_n, B with this batch in it); `weight` is s_i ½H_ikk of every row and output, `caution` κ."""
-        strength = jnp.asarray(self.share * caution * (1 + n / self.scale) ** self.growth)
+        """(ς_n, B with this batch in it); `weight` is s_i ½H_ikk of every row and output, `level` (L, κ)."""
+        rows, caution = level
+        few = jnp.minimum(ROWS / rows, 1) ** self.noise
+        strength = self.share * caution * few * (1 + n / self.scale) ** self.growth
 
         @exact
         def looked() -> Held:
