@@ -103,7 +103,7 @@ def pulled(lin: Linearization, weight: Float[Array, "l k"], few: int, seed: Int[
     if n * k > max(MOST, few):
         omega = jax.random.normal(jax.random.key(seed), (few, lin.size), root.dtype)
         pushed = root * jax.vmap(lin.jvp)(omega)[:, :n]
-        combined = jnp.linalg.qr(pushed.reshape(few, n * k).T)[0].T
+        combined = _basis(pushed.reshape(few, n * k).T).T
     combined = combined.reshape(-1, n, k) * root
     beside = lin.outputs.shape[0] - n  # rows of neighbor pairs
     return jax.vmap(lin.vjp)(jnp.pad(combined, ((0, 0), (0, beside), (0, 0))))
@@ -114,10 +114,22 @@ def _best(held: Held, new, rows: Float[Array, "p q"], seen) -> Held:
     both = jnp.concatenate([jnp.sqrt(1 - new) * held.rows, jnp.sqrt(new) * rows])
     gram = both @ both.T
     fine = jnp.all(jnp.isfinite(gram))
-    values, vectors = jnp.linalg.eigh(jnp.where(fine, gram, 0))
+    values, vectors = _eigenvectors(jnp.where(fine, gram, 0))
     rank = held.squares.shape[0]
     after = Held(vectors[:, -rank:].T @ both, jnp.maximum(values[-rank:], 0), seen)
     return jax.tree.map(lambda a, b: jnp.where(fine, a, b), after, held)
+
+
+# On a CPU several batched factorizations at once can wait for each other for ever: vmapped, they go one by one.
+@jax.custom_batching.sequential_vmap
+def _eigenvectors(gram: Float[Array, "m m"]) -> tuple[Float[Array, "m"], Float[Array, "m m"]]:
+    values, vectors = jnp.linalg.eigh(gram)
+    return values, vectors
+
+
+@jax.custom_batching.sequential_vmap
+def _basis(columns: Float[Array, "m p"]) -> Float[Array, "m p"]:
+    return jnp.linalg.qr(columns)[0]
 
 
 #: The default.

@@ -8,13 +8,17 @@ from jaxtyping import Array, Float
 
 #: Up to this size a GPU solves the system in one kernel; beyond, and elsewhere, the library's Cholesky does.
 LARGEST_KERNEL = 64
+#: Larger systems that are vmapped go one by one on a CPU: its library spreads a batch of them over the threads that run
+#: programs, and two programs that do so at once can wait for each other for ever.
+LARGEST_TOGETHER = 24
 
 
 def solve_positive(matrix: Float[Array, "m m"], right: Float[Array, "m"]) -> Float[Array, "m"]:
     """M⁻¹ r for a symmetric positive definite M; not finite where M is not positive definite."""
-    if matrix.shape[0] > LARGEST_KERNEL or matrix.dtype != jnp.float32:
-        return by_cholesky(matrix, right)
-    return jax.lax.platform_dependent(matrix, right, cuda=in_one_kernel, default=by_cholesky)
+    solvers: dict = {"cpu": by_cholesky if matrix.shape[0] <= LARGEST_TOGETHER else _one_by_one}
+    if matrix.shape[0] <= LARGEST_KERNEL and matrix.dtype == jnp.float32:
+        solvers["cuda"] = in_one_kernel
+    return jax.lax.platform_dependent(matrix, right, **solvers, default=by_cholesky)
 
 
 def by_cholesky(matrix: Float[Array, "m m"], right: Float[Array, "m"]) -> Float[Array, "m"]:
@@ -22,6 +26,9 @@ def by_cholesky(matrix: Float[Array, "m m"], right: Float[Array, "m"]) -> Float[
     lower = jax.lax.linalg.cholesky(matrix, symmetrize_input=False)
     half = jax.lax.linalg.triangular_solve(lower, right[:, None], left_side=True, lower=True)
     return jax.lax.linalg.triangular_solve(lower, half, left_side=True, lower=True, transpose_a=True)[:, 0]
+
+
+_one_by_one = jax.custom_batching.sequential_vmap(by_cholesky)
 
 
 def in_one_kernel(matrix: Float[Array, "m m"], right: Float[Array, "m"], interpret: bool = False) -> Float[Array, "m"]:
