@@ -58,13 +58,13 @@ class Iteration:
         """The sizes that decide which solver is cheapest."""
         outputs = jax.eval_shape(self.network, self.state.w, self.rows).shape[1]
         rows = self.batch.size + (0 if self.pairs is None else self.pairs.left.shape[0])
-        if self.state.metric is not None:
-            rows += -(-self.state.metric.squares.shape[0] // outputs)
+        held = self.state.metric
+        remembered = 0 if held is None else -(-held.squares.shape[0] // outputs)
         if self.state.blocks is not None:
             return Setting(self.problem, rows, outputs, self.state.blocks.index.shape[1])
         row = jax.ShapeDtypeStruct(self.rows.shape[1:], self.rows.dtype)
         plan = Plan.of(self.network, self.network.split(self.state.w), row, rows)
-        return Setting(self.problem, rows, outputs, self.state.w.shape[0], plan)
+        return Setting(self.problem, rows, outputs, self.state.w.shape[0], plan, remembered)
 
     def remember(self, metric: LowRank, lin: Linearization) -> tuple[Float[Array, ""], Held]:
         """ς, and the rows remembered from past batches and this one."""

@@ -11,21 +11,27 @@ WRITE = 8
 FACTORIZATION = 0.4
 #: Conjugate gradients: iterations to expect when nothing is known of the spectrum.
 CG_ITERATIONS = 60
+#: Rows remembered are stiff: times as many.
+STIFF = 10
 #: Newton: linear solves to expect where the loss is not quadratic.
 NEWTON_ITERATIONS = 6
+#: Layers times several directions at once: what many small products cost beside one of the same size.
+SEVERAL = 5e5
 #: Above this many numbers an array is not materialized (1 GB in float32).
 LARGEST_ARRAY = 2**28
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """The sizes of one step: `rows` loss terms (neighbor pairs included) of `outputs` each, `weights` in a block."""
+    """The sizes of one step: `rows` loss terms (neighbor pairs included) of `outputs` each, `weights` in a block, and
+    `remembered` rows beside them (see `metric`), whose products with each other are known."""
 
     problem: Problem
     rows: int
     outputs: int
     weights: int
     plan: Plan | None = None  # how the structured form would hold J; None where it cannot be used (blocks)
+    remembered: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,17 +52,22 @@ class Cost:
 def costs(setting: Setting) -> dict[str, Cost]:
     """The cost of solving a smooth surrogate, by solver."""
     m, q = setting.rows * setting.outputs, setting.weights
+    r = setting.remembered * setting.outputs
     solves = 1 if setting.problem.loss.quadratic else NEWTON_ITERATIONS
-    small = solves * m**3 / 3 / FACTORIZATION
+    small = solves * (m + r) ** 3 / 3 / FACTORIZATION
     one_pass = q if setting.plan is None else setting.plan.one_pass  # of one row
     jacobian = m * one_pass + WRITE * m * q  # backward passes, then J written
-    products = 2 * m * q  # J h and Jᵀ u
+    products = 2 * (m + r) * q  # J h and Jᵀ u
     table = {
-        "weight-space": Cost(jacobian + products + solves * (m * q**2 + q**3 / 3 / FACTORIZATION), max(m * q, q * q)),
-        "sample-space": Cost(jacobian + products + m**2 * q + small, max(m * q, m * m)),
-        "cg": Cost(solves * CG_ITERATIONS * 4 * setting.rows * one_pass, q),
+        "weight-space": Cost(
+            jacobian + products + solves * ((m + r) * q**2 + q**3 / 3 / FACTORIZATION), max(m * q, q * q)
+        ),
+        "sample-space": Cost(jacobian + products + m * (m + r) * q + small, max(m * q, (m + r) ** 2)),
+        "cg": Cost(solves * CG_ITERATIONS * (STIFF if r else 1) * 4 * (setting.rows * one_pass + r * q), q),
     }
     if setting.plan is not None:
         work, largest = setting.plan.cost(setting.rows, setting.outputs)
-        table["structured"] = Cost(work + small, max(largest, m * m))
+        if r:  # each of them through every layer
+            work += r * (2 * q + setting.rows * one_pass) + SEVERAL
+        table["structured"] = Cost(work + small, max(largest, (m + r) ** 2))
     return table
