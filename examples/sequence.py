@@ -41,7 +41,7 @@ shapes = {
 }
 params = {name: jnp.asarray(0.4 * rng.normal(size=shape), jnp.float32) for name, shape in shapes.items()}
 sca = scax.SCA(scax.Problem(apply, scax.Logistic(), scax.L2(1e-3)))
-result = scax.train(sca, params, (x[:400], y[:400]), steps=100, batch_size=20)
+result = scax.train(sca, params, (x[:400], y[:400]), steps=100, batch_size=20, key=jax.random.key(1))
 right = np.mean((apply(result.params, x[400:])[:, 0] > 0) == y[400:])
 print(f"objective {result.history['objective'][0]:.3f} → {result.history['objective'][-1]:.3f}")
 print(f"{right:.1%} of 200 signals not heard are right")
