@@ -239,11 +239,11 @@ def test_many_runs_at_once_are_those_one_by_one(x64):
 
 def test_vmapped_runs_in_several_threads_end():
     """Batched factorizations of two programs at once must not wait for each other for ever."""
-    problem, params, (x, y) = setting()
+    problem, params, (x, y) = setting(n=20)
     sca, batch = scax.SCA(problem), scax.Batch(jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32))
     start = jax.tree.map(lambda a: jnp.stack([(1 + i / 20) * a.astype(jnp.float32) for i in range(20)]), params)
     run = jax.jit(jax.vmap(lambda p: jax.lax.fori_loop(0, 100, lambda _, s: sca.step(s, batch)[0], sca.init(p)).w))
     once = np.asarray(run(start))
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        for again in pool.map(lambda _: np.asarray(run(start)), range(16)):
+        for again in pool.map(lambda _: np.asarray(run(start)), range(40)):
             np.testing.assert_array_equal(again, once)
