@@ -117,16 +117,16 @@ class Relative(Damping):
 
     S is a batch's curvature (`Iteration.spread`: for the squared loss the average of ‖J_i − J̄‖², without the direction
     that all samples share), which τ competes with in the surrogate: measured in it, one number serves inputs, losses
-    and widths of any size. S̄ is its average over all batches so far, so that S̄_n (1 + n/scale) is a running sum: each
-    batch has less say against the displacement carried over from all those before it. A batch of few rows says little
+    and widths of any size. S̄ is its average over all batches so far; with n each batch has less say against the
+    displacement carried over from all those before it. A batch of few rows says little
     about the others, and a loss that flattens out (κ, `Loss.caution`) does not stop the surrogate from fitting it: both
     are damped more. The boost rises by `rise` at a step that is not taken, up to a million, and falls back by `fall`,
     down to 1, at each one that is. With `centered=False` S keeps the common direction (`Iteration.curvature`).
     """
 
-    share: Number = 4e-3
-    scale: Number = 25.0
-    growth: Number = 1.0
+    share: Number = 0.016
+    scale: Number = 50.0
+    growth: Number = 0.65
     noise: Number = 1.5
     centered: bool = static(default=True)
     rise: Number = 4.0
@@ -165,7 +165,7 @@ class Relative(Damping):
 
 PARTIAL = Relative()
 #: the loss is linearized too: nothing but τ keeps the step from overshooting, in the common direction as in any other
-FULL = Relative(share=0.5, noise=0.0, centered=False)
+FULL = Relative(share=0.5, scale=25.0, growth=1.0, noise=0.0, centered=False)
 
 
 def as_damping(value) -> Damping:

@@ -69,8 +69,7 @@ class Iteration:
     def remember(self, metric: LowRank, lin: Linearization) -> tuple[Float[Array, ""], Held]:
         """ς, and the rows remembered from past batches and this one."""
         weight = self.shares[:, None] * self._diagonal(lin)
-        level = (self.effective_rows(), self.problem.loss.caution)
-        return metric.at(self.state.metric, self.state.count, lin, weight, level)
+        return metric.at(self.state.metric, self.state.count, lin, weight, self.effective_rows())
 
     def surrogate(self, lin: Linearization, rho, memory, carried, damping, strength=None, held=None) -> Surrogate:
         """The convex problem of this iteration; memory = (1−ρ)d, carried = βδ_prev, strength = ς and the rows held,

@@ -43,15 +43,15 @@ class Held:
 
 @struct
 class LowRank:
-    """`rank` rows B; ς_n = share · κ · min(1, 20/L)^noise · (1 + n/scale)^growth is their weight against the batch's.
+    """`rank` rows B; ς_n = share · min(1, 20/L)^noise · (1 + n/scale)^growth is their weight against the batch's.
 
-    κ is the loss's caution, as in `Relative`; a batch of many rows knows its curvature itself. M is an average with
+    A batch of many rows knows its curvature itself. M is an average with
     weights growing like n^recent over the batches looked at. An `automatic` one is there only for up to 1000 weights,
     smooth penalties, a `Relative` damping and no blocks.
     """
 
     rank: int = static(default=16)
-    share: Number = 1.5
+    share: Number = 5.0
     growth: Number = 0.8
     scale: Number = 25.0
     noise: Number = 1.5
@@ -79,12 +79,11 @@ class LowRank:
         return None if self.automatic and size > SMALL else min(self.rank, size)
 
     def at(
-        self, held: Held, n: Int[Array, ""], lin: Linearization, weight: Float[Array, "l k"], level
+        self, held: Held, n: Int[Array, ""], lin: Linearization, weight: Float[Array, "l k"], size: Any
     ) -> tuple[Float[Array, ""], Held]:
-        """(ς_n, B with this batch in it); `weight` is s_i ½H_ikk of every row and output, `level` (L, κ)."""
-        rows, caution = level
-        few = jnp.minimum(ROWS / rows, 1) ** self.noise
-        strength = self.share * caution * few * (1 + n / self.scale) ** self.growth
+        """(ς_n, B with this batch in it); `weight` is s_i ½H_ikk of every row and output, `size` L."""
+        few = jnp.minimum(ROWS / size, 1) ** self.noise
+        strength = self.share * few * (1 + n / self.scale) ** self.growth
 
         @exact
         def looked() -> Held:

@@ -89,11 +89,11 @@ class SCA:
 
     problem: Problem
     _: dataclasses.KW_ONLY
-    step_size: Sequence | Any = PowerDecay(0.6, 0.7, scale=2.0)
+    step_size: Sequence | Any = PowerDecay(0.5, 0.55, scale=1.5)
     averaging: Sequence | Any = None
     damping: Damping | Any = PARTIAL
     metric: LowRank | Any = USUAL
-    carry: Approach | Any = Approach(0.9, scale=5.0)
+    carry: Approach | Any = Approach(0.65, scale=6.0)
     mean_power: Number | None = 8.0
     surrogate: str = static(default="partial")
     solver: Solver | Any = Auto()
