@@ -131,6 +131,13 @@ def over_seeds(method, params, keys, data, ends, batch_size):
 ENDS = (10, 20, 50, 100, 200, 500, 1000, 2000, 4000)
 
 WITHOUT = "no memory of curvature"
+#: The default until it met standardized inputs, weak ridges and longer runs.
+BEFORE = {
+    "damping": scax.Relative(share=4e-3, scale=25.0, growth=1.0),
+    "carry": scax.Approach(0.9, scale=5.0),
+    "step_size": scax.PowerDecay(0.6, 0.7, scale=2.0),
+    "metric": scax.LowRank(share=1.5, automatic=True),
+}
 VARIANTS = {
     "default": {},
     "damping that does not grow": {"damping": scax.Relative(scale=1e9)},
@@ -139,11 +146,12 @@ VARIANTS = {
     WITHOUT: {"metric": None},
     "step size .3/√(1 + n/20)": {"step_size": scax.PowerDecay(0.3, 0.5, scale=20.0)},
     "damping by the curvature with its common direction": {
-        "damping": scax.Relative(share=6e-4, noise=0.0, centered=False)
+        "damping": scax.Relative(share=2.4e-3, noise=0.0, centered=False)
     },
-    "share × 3": {"damping": scax.Relative(share=12e-3)},
-    "share / 3": {"damping": scax.Relative(share=4e-3 / 3)},
-    "before: τ = .03, β = .9, α = .3/√(1 + n/20)": {
+    "share × 3": {"damping": scax.Relative(share=0.048)},
+    "share / 3": {"damping": scax.Relative(share=0.016 / 3)},
+    "before: `Relative(4e-3, 25, 1)`, β = 1 − .5/(n + 5), α = .6/(1 + n/2)^.7, ς/3.3": BEFORE,
+    "fixed: τ = .03, β = .9, α = .3/√(1 + n/20)": {
         "damping": Recovering(base=0.03),
         "carry": scax.Approach(0.9, scale=1e9),
         "step_size": scax.PowerDecay(0.3, 0.5, scale=20.0),
@@ -334,6 +342,7 @@ def batch_size(folder: str, seeds: int, name: str, size: str, known: dict | None
 
 
 STRUCTURES, FRESH, DRAWS, ROBUST_STEPS = 40, 20, 5, 200
+LONGER, LONGER_DRAWS, LONGER_STEPS = 24, 3, 2000
 
 
 def structure(folder: str, seeds: int, index: str, known: list[dict] | None = None) -> list[dict]:
@@ -353,7 +362,25 @@ def structure(folder: str, seeds: int, index: str, known: list[dict] | None = No
         return _structure(folder, int(index), name, (width,) * depth, activation, kind, k, size, dtype, scales, known)
 
 
-def _structure(folder, index, name, hidden, activation, kind, k, size, dtype, scales, known):
+def longer(folder: str, seeds: int, index: str, known: list[dict] | None = None) -> list[dict]:
+    """The same for networks and batches as tables have them, over ten times as many iterations; the default before
+    beside it."""
+    rng = np.random.default_rng((2, int(index)))
+    name = str(rng.choice(list(CASES)))
+    hidden = (int(8 * 8 ** rng.random()),) * int(rng.integers(1, 3))  # 8 … 64
+    activation = str(rng.choice(["tanh", "relu", "gelu"]))
+    kind = str(rng.choice(["squared", "squared", "logistic", "softmax"]))
+    size = int(16 * 8 ** rng.random())  # 16 … 128
+    scales = 10.0 ** rng.uniform(-3, 3, (LONGER_DRAWS, 2))
+    k = 3 if kind == "softmax" else 1
+    given = folder, int(index), name, hidden, activation, kind, k, size, jnp.float32, scales, known
+    cautious = scax.LowRank(share=1.5 if kind == "squared" else 12.0, automatic=True)
+    return _structure(*given, steps=LONGER_STEPS, before=BEFORE | {"metric": cautious})
+
+
+def _structure(
+    folder, index, name, hidden, activation, kind, k, size, dtype, scales, known, steps=ROBUST_STEPS, before=None
+):
     x, y = (np.asarray(a, float) for a in load(folder, name))
     rng = np.random.default_rng(index)
     if kind == "logistic":
@@ -382,7 +409,7 @@ def _structure(folder, index, name, hidden, activation, kind, k, size, dtype, sc
             return method.step(state, scax.Batch(d[0][rows], d[1][rows]))[0], stream
 
         carry = (method.init(p), Shuffle.start(key, d[0].shape[0]))
-        return whole(method.solution(jax.lax.fori_loop(0, ROBUST_STEPS, step, carry)[0]), d)
+        return whole(method.solution(jax.lax.fori_loop(0, steps, step, carry)[0]), d)
 
     def adam(p, key, d, rate):
         objective = lambda p, rows: problem.batch_objective(
@@ -394,15 +421,17 @@ def _structure(folder, index, name, hidden, activation, kind, k, size, dtype, sc
             p, state, stream = carry
             stream, rows = stream.draw(size)
             updates, state = method.update(jax.grad(objective)(p, rows), state)
-            fall = rate * (1 + jnp.cos(jnp.pi * n / ROBUST_STEPS)) / 2
+            fall = rate * (1 + jnp.cos(jnp.pi * n / steps)) / 2
             return jax.tree.map(lambda a, u: a - (fall * u).astype(a.dtype), p, updates), state, stream
 
         carry = (p, method.init(p), Shuffle.start(key, d[0].shape[0]))
-        return whole(jax.lax.fori_loop(0, ROBUST_STEPS, step, carry)[0], d)
+        return whole(jax.lax.fori_loop(0, steps, step, carry)[0], d)
 
-    mine = jax.jit(lambda p, key, d: jax.lax.map(lambda c: descend(scax.SCA(problem), *c), (p, key, d)))(
-        params, keys, data
-    )
+    def every(method):
+        run = jax.jit(lambda p, key, d: jax.lax.map(lambda c: descend(method, *c), (p, key, d)))
+        return np.asarray(run(params, keys, data), float)
+
+    mine = every(scax.SCA(problem))
     about = {"data": name, "hidden": hidden, "activation": activation, "loss": kind, "outputs": k, "batch": size}
     about["dtype"] = jnp.dtype(dtype).name
     if known is not None:
@@ -411,10 +440,16 @@ def _structure(folder, index, name, hidden, activation, kind, k, size, dtype, sc
         rates = jnp.asarray([1e-3, 3e-3, 1e-2, 3e-2, 1e-1], dtype)
         sweep = jax.jit(lambda p, key, d: jax.lax.map(lambda c: jax.vmap(lambda r: adam(*c, r))(rates), (p, key, d)))
         theirs = np.nanmin(np.asarray(sweep(params, keys, data), float), axis=1)
-    return [
-        about | {"SCA": float(u), "Adam": float(v), "ratio": float(u / v)}
-        for u, v in zip(np.asarray(mine, float), theirs, strict=True)
+    found = [
+        about | {"SCA": float(u), "Adam": float(v), "ratio": float(u / v)} for u, v in zip(mine, theirs, strict=True)
     ]
+    if before is None:
+        return found
+    if known is not None:
+        old = [run["before"] for run in known]
+    else:
+        old = every(scax.SCA(problem, **before)) / theirs
+    return [run | {"before": float(ratio)} for run, ratio in zip(found, old, strict=True)]
 
 
 # -- pictures ------------------------------------------------------------------------------------------
@@ -428,7 +463,7 @@ def plot(results: dict, folder: pathlib.Path) -> None:
 
     fig, axes = plt.subplots(1, 4, figsize=(15, 3.8), constrained_layout=True)
     for ax, (name, seen) in zip(axes, results["targets"].items(), strict=True):
-        before = next(v for v in seen if v.startswith("before"))
+        before = next(v for v in VARIANTS if v.startswith("before"))
         curves = {
             "SCA, default": ("default", "C0-o"),
             "SCA, no memory of curvature": (WITHOUT, "k-"),
@@ -456,10 +491,10 @@ def plot(results: dict, folder: pathlib.Path) -> None:
     fig.savefig(folder / "defaults-excess.svg")
     plt.close(fig)
     if "robustness" in results:
-        parts = [ratios_of(results), ratios_of(results, "fresh")]
+        parts = [np.concatenate([ratios_of(results), ratios_of(results, "fresh")]), ratios_of(results, "longer")]
         fig, ax = plt.subplots(figsize=(5.5, 3.2), constrained_layout=True)
         bins = np.linspace(0, max(2, *(r.max(initial=0) for r in parts)) + 0.05, 42)
-        ax.hist(parts, bins=bins, stacked=True, color=["C0", "C1"], label=["fitted to", "fresh"])
+        ax.hist(parts, bins=bins, stacked=True, color=["C0", "C1"], label=["200 iterations", "2000 iterations"])
         ax.legend(frameon=False, fontsize=8)
         ax.axvline(1, color="k", lw=0.8)
         ax.axvline(1.5, color="C3", lw=0.8, ls="--")
@@ -468,9 +503,9 @@ def plot(results: dict, folder: pathlib.Path) -> None:
         plt.close(fig)
 
 
-def ratios_of(results: dict, part: str = "robustness") -> np.ndarray:
+def ratios_of(results: dict, part: str = "robustness", whose: str = "ratio") -> np.ndarray:
     """Objective of SCA over that of tuned Adam, of all random configurations."""
-    return np.array([run["ratio"] for runs in results.get(part, {}).values() for run in runs])
+    return np.array([run[whose] for runs in results.get(part, {}).values() for run in runs])
 
 
 # -- tables --------------------------------------------------------------------------------------------
@@ -580,7 +615,9 @@ def tables(results: dict) -> dict[str, str]:
             ["", "batch", "SCA, default, after 50 / 200 / 500", "Adam, tuned, after 50 / 200 / 500"], body
         )
     if "robustness" in results:
-        parts = {"fitted to": ratios_of(results), "fresh": ratios_of(results, "fresh")}
+        parts = {"200 iterations": ratios_of(results), "200, fresh": ratios_of(results, "fresh")}
+        parts |= {"2000 iterations": ratios_of(results, "longer")}
+        parts |= {"2000, the default before": ratios_of(results, "longer", "before")}
         parts = {name: ratios for name, ratios in parts.items() if len(ratios)}
         facts = {
             "runs": len,
@@ -624,6 +661,7 @@ PIECES = {
     "batches": [(batch_size, name, str(size)) for name in ("CASP", "SkillCraft1") for size in SIZES],
     "robustness": [(structure, str(index)) for index in range(STRUCTURES)],
     "fresh": [(structure, str(index)) for index in range(STRUCTURES, STRUCTURES + FRESH)],
+    "longer": [(longer, str(index)) for index in range(LONGER)],
 }
 
 
@@ -643,7 +681,7 @@ def missing(results: dict, parts: list[str], ours: bool = False) -> list[tuple]:
 def compute(piece: tuple, folder: str, seeds: int):
     _, function, keys, held = piece
     given = keys[:1] if function in (at_marks, plain_at_marks, lbfgs) else keys
-    known = {"known": held} if function in (batch_size, structure) else {}
+    known = {"known": held} if function in (batch_size, structure, longer) else {}
     return function(folder, seeds, *given, **known)
 
 

@@ -140,7 +140,7 @@ def test_estimated_squares_are_unbiased():
     net = scax.MLP((5, 6, 2))
     params = net.init(jax.random.key(0))
     problem = scax.Problem(net.apply, scax.Squared())
-    rule = scax.Relative(share=1.0, noise=0.0, centered=False)
+    rule = scax.Relative(share=1.0, scale=25.0, growth=1.0, noise=0.0, centered=False)
     sca = scax.SCA(problem, surrogate="full", damping=rule)
     assert isinstance(sca.init(params).held.mean, jax.Array)
     state, batch = sca.init(params), (x, jnp.zeros((10, 2)))

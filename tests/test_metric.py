@@ -37,7 +37,7 @@ def linearized(problem, state, batch):
 
 def strength(sca, n, rows):
     """ς_n."""
-    return 1.5 * sca.problem.loss.caution * min(1, 20 / rows) ** 1.5 * (1 + n / 25) ** 0.8
+    return sca.metric.share * min(1, 20 / rows) ** 1.5 * (1 + n / 25) ** 0.8
 
 
 @pytest.mark.parametrize(("loss", "outputs"), [(scax.Squared(), 2), (scax.Softmax(), 3)], ids=str)

@@ -299,7 +299,7 @@ def test_recovering_damping():
 
 
 def test_relative_damping():
-    rule = Relative(share=0.1, scale=2.0, rise=10.0, fall=0.5)
+    rule = Relative(share=0.1, scale=2.0, growth=1.0, rise=10.0, fall=0.5)
     yes, no = jnp.asarray(True), jnp.asarray(False)
     curvature = lambda value: Measures(lambda: jnp.asarray(-1.0), lambda: jnp.asarray(value), jnp.asarray(20.0), 1.0)
     tau, held = rule.at(rule.start(jnp.float32), jnp.asarray(0), curvature(3.0))
