@@ -79,7 +79,7 @@ class LowRank:
         return None if self.automatic and size > SMALL else min(self.rank, size)
 
     def at(
-        self, held: Held, n: Int[Array, ""], lin: Linearization, weight: Float[Array, "l k"], size: Any
+        self, held: Held, n: Int[Array, ""], lin: Linearization, weight: Float[Array, "l k"], size: Float[Array, ""]
     ) -> tuple[Float[Array, ""], Held]:
         """(ς_n, B with this batch in it); `weight` is s_i ½H_ikk of every row and output, `size` L."""
         few = jnp.minimum(ROWS / size, 1) ** self.noise
@@ -92,7 +92,7 @@ class LowRank:
             return _best(held, new, pulled(lin, weight, 2 * held.squares.shape[0], n), seen)
 
         every = jnp.where(n < FIRST, 1, jnp.where(n < FIRST**2, FIRST, LATE))
-        return strength, jax.lax.cond(n % every == 0, looked, lambda: held)
+        return jnp.asarray(strength), jax.lax.cond(n % every == 0, looked, lambda: held)
 
 
 def pulled(lin: Linearization, weight: Float[Array, "l k"], few: int, seed: Int[Array, ""]) -> Float[Array, "p q"]:

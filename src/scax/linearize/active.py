@@ -13,7 +13,7 @@ from .base import Linearization, exact
 from .structured import Layer, Structured
 
 #: Active columns are gathered into an array with room for this share of all columns, the first that is large enough.
-ROOM = (1 / 16, 1 / 4)
+ROOM = (1 / 64, 1 / 8, 1 / 2)
 #: Below this many columns they are all used, masked: gathering costs more than it saves.
 FEW = 1024
 
@@ -21,7 +21,7 @@ FEW = 1024
 def active(lin: Linearization, d: ProxDerivative) -> "Active":
     """The products of a linearization with D between, everything that depends on D's structure alone done once."""
     if isinstance(lin, Structured) and Layered.serves(lin, d):
-        return Layered(lin)
+        return Layered(lin, d.uniform)
     return Columns(lin)
 
 
@@ -55,11 +55,12 @@ class Layered(Active):
         Σ_cf d_cf (a_ic a_jc)(g_if g_jf)  +  Σ_c (a_ic g_i·n_c)(a_jc g_j·n_c)
 
     the second sum for groups that are a layer's rows: the weights that leave input c. Where d is constant on rows, as
-    of the group lasso alone, the first is (a_i d·a_j)(g_i·g_j); otherwise the columns that are not zero are gathered.
-    Parameters that are not factored have columns of their own, as everywhere.
+    of the group lasso alone, the first is (a_i d·a_j)(g_i·g_j); otherwise the columns that are not zero are gathered,
+    of all layers at once. Parameters that are not factored have columns of their own, as everywhere.
     """
 
-    def __init__(self, lin: Structured):
+    def __init__(self, lin: Structured, uniform: bool):
+        """`uniform`: every D that comes is constant on rows."""
         self.lin, self.parts = lin, []
         for leaf, (layer,) in lin.layers.items():
             g = layer.sensitivities[:, :, 0]  # [n, k, F]
@@ -74,6 +75,7 @@ class Layered(Active):
             block = lin.columns.matrix[..., start : start + size].reshape(-1, size)
             self.own.append((leaf, lin.leaves[leaf].shape, block))
             start += size
+        self.columns = None if uniform else self._tables()
 
     @staticmethod
     def serves(lin: Structured, d: ProxDerivative) -> bool:
@@ -92,23 +94,18 @@ class Layered(Active):
         split = self.lin.network.split
         diagonal = split(d.diagonal)
         direction = [None] * len(diagonal) if d.direction is None else split(d.direction)
-        shares = []
+        shares = [] if d.uniform else [self._gathered(d.diagonal)]
         for leaf, use, a, g, gg in self.parts:
             weight = use.arrange(diagonal[leaf])  # [C, F]
             lean = None if direction[leaf] is None else use.arrange(direction[leaf])
-            if a is None:  # a bias: every weight a group of its own
-                own = weight[0] if lean is None else weight[0] + lean[0] ** 2
-                shares.append((g * own) @ g.T)
-                continue
             if d.uniform:
-                shares.append(((a * weight[:, 0]) @ a.T) * gg)
-            else:
-                shares.append(gathered(weight.reshape(-1), _columns_of(a, g), lambda a=a, gg=gg: (a @ a.T) * gg))
+                shares.append((g * weight[0]) @ g.T if a is None else ((a * weight[:, 0]) @ a.T) * gg)
             if lean is not None:
-                along = a * (g @ lean.T)  # a_ic g_i·n_c  [m, C]
+                along = g * lean[0] if a is None else a * (g @ lean.T)  # a_ic g_i·n_c  [m, C]; a bias: [m, F]
                 shares.append(along @ along.T)
         for leaf, shape, block in self.own:
-            shares.append((block * diagonal[leaf].reshape(-1)) @ block.T)
+            if d.uniform:
+                shares.append((block * diagonal[leaf].reshape(-1)) @ block.T)
             if direction[leaf] is not None and d.groups is not None and d.groups.axes is not None:
                 axis = d.groups.axes[leaf]
                 along = (block * direction[leaf].reshape(-1)).reshape(-1, *shape)
@@ -117,6 +114,40 @@ class Layered(Active):
                 along = along.reshape(block.shape[0], -1)
                 shares.append(along @ along.T)
         return sum(shares[1:], start=shares[0])
+
+    def _gathered(self, weight: Float[Array, "q"]) -> Float[Array, "m m"]:
+        """Σ_q weight_q c_q c_qᵀ: column q is a row of `left` times a row of `right`."""
+        assert self.columns is not None
+        left, right, which, where = self.columns
+        n, k = self.lin.outputs.shape
+        whole = lambda: self.lin.gram().reshape(n * k, n * k)
+        return gathered(weight, lambda index: left[which[index]] * right[where[index]], whole)
+
+    def _tables(self) -> tuple[Array, ...]:
+        """(left, right, which row of left, which of right) for all weights; biases and own columns: 1 on the left."""
+        (n, k), dtype = self.lin.outputs.shape, self.lin.outputs.dtype
+        blocks = {leaf: block for leaf, _, block in self.own}
+        layers = {leaf: (use, a, g) for leaf, use, a, g, _ in self.parts}
+        left, right, which, where = [jnp.ones((1, n * k), dtype)], [], [], []
+        tall, wide = 1, 0  # rows of the tables so far
+        for leaf, size in enumerate(self.lin.plan.sizes):
+            if leaf in blocks:
+                which.append(jnp.zeros(size, jnp.int32))
+                where.append(wide + jnp.arange(size, dtype=jnp.int32))
+                right.append(blocks[leaf].T)
+            else:
+                use, a, g = layers[leaf]
+                back = jax.linear_transpose(use.arrange, self.lin.leaves[leaf])
+                grid = jnp.indices((1 if a is None else a.shape[1], g.shape[1]), dtype)
+                row, column = (jnp.ravel(back(part)[0]).astype(jnp.int32) for part in grid)
+                which.append(row if a is None else tall + row)
+                where.append(wide + column)
+                right.append(g.T)
+                if a is not None:
+                    left.append(a.T)
+                    tall += a.shape[1]
+            wide += right[-1].shape[0]
+        return tuple(jnp.concatenate(parts) for parts in (left, right, which, where))
 
 
 def root(d: ProxDerivative, rows: Float[Array, "q *m"]) -> Float[Array, "q *m"]:
@@ -131,11 +162,11 @@ def root(d: ProxDerivative, rows: Float[Array, "q *m"]) -> Float[Array, "q *m"]:
         return scaled
     groups, n = d.groups, d.direction
     size = groups.norms(n)
-    unit = n / jnp.where(size > 0, size, 1)[groups.ids]
+    unit = n / groups.each(jnp.where(size > 0, size, 1))
     along = jax.ops.segment_sum(rows * over(unit), groups.ids, groups.count)
     kappa = jnp.sqrt(jax.ops.segment_max(jnp.where(n == 0, 0, d.diagonal), groups.ids, groups.count))
     stretch = jnp.sqrt(kappa**2 + size**2) - kappa
-    return scaled + along[groups.ids] * over(stretch[groups.ids] * unit)
+    return scaled + groups.each(along) * over(groups.each(stretch) * unit)
 
 
 def gathered(
@@ -173,23 +204,20 @@ def gathered(
 
 def _first(weight: Float[Array, "q"], room: int) -> tuple[Int[Array, "r"], Bool[Array, "r"]]:
     """The places of up to `room` entries that are not zero, and which of them are: the faster way for either size."""
-    if 16 * room <= weight.shape[0]:
-        index = jax.lax.top_k((weight != 0).astype(jnp.float32), room)[1]
-        return index, weight[index] != 0
-    index = jnp.nonzero(weight, size=room, fill_value=0)[0]
-    return index, jnp.arange(room) < jnp.count_nonzero(weight)
-
-
-def _columns_of(a: Float[Array, "m c"], g: Float[Array, "m f"]) -> Callable[[Any], Float[Array, "r m"]]:
-    """Columns of one layer's J: column (c, f) is a_ic g_if over the rows i."""
-    at, gt = a.T, g.T
-
-    def columns(index):
-        if isinstance(index, slice):
-            return (at[:, None] * gt[None]).reshape(-1, at.shape[1])
-        return at[index // gt.shape[0]] * gt[index % gt.shape[0]]
-
-    return columns
+    size, there = weight.shape[0], weight != 0
+    if 64 * room <= size:
+        index = jax.lax.top_k(there.astype(jnp.float32), room)[1]
+        return index, there[index]
+    # counts of those before, in rows of 128 by one product (a running sum is slow), and then each to its place
+    rows = jnp.pad(there.astype(jnp.float32), (0, -size % 128)).reshape(-1, 128)
+    within = rows @ jnp.triu(jnp.ones((128, 128), jnp.float32))
+    total = within[:, -1].astype(jnp.int32)
+    before = jnp.cumsum(total) - total
+    place = (within.astype(jnp.int32) + before[:, None]).reshape(-1)[:size] - 1
+    index = (
+        jnp.zeros(room, jnp.int32).at[jnp.where(there, place, room)].set(jnp.arange(size, dtype=jnp.int32), mode="drop")
+    )
+    return index, jnp.arange(room) < jnp.sum(total)
 
 
 def _are_rows(layer: Layer, axis: int | None, shape: tuple[int, ...]) -> bool:

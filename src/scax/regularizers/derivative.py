@@ -28,7 +28,7 @@ class ProxDerivative:
         moved = self.diagonal * u
         if self.direction is None or self.groups is None:
             return moved
-        return moved + self.direction * self.groups.sums(self.direction * u)[self.groups.ids]
+        return moved + self.direction * self.groups.each(self.groups.sums(self.direction * u))
 
 
 def derivative(w, x, *, threshold=None, groups: Groups | None = None, pull: Any = None, bound=None) -> ProxDerivative:
@@ -50,10 +50,10 @@ def derivative(w, x, *, threshold=None, groups: Groups | None = None, pull: Any 
     t = groups.norms(x)
     safe = jnp.where(t > 0, t, 1)
     kappa = jnp.where(t > 0, t / (safe + pull), 0)
-    unit = jnp.where(free, x, 0) / safe[groups.ids]  # x_F/t: squares of tiny groups would underflow
+    unit = jnp.where(free, x, 0) / groups.each(safe)  # x_F/t: squares of tiny groups would underflow
     lean = pull / (safe + pull)  # q t²
     spread = kappa * lean / (1 - lean * jnp.minimum(groups.sums(unit**2), 1))
     spread = jnp.where((t > 0) & (pull > 0), spread, 0)
-    diagonal = jnp.where(free, kappa[groups.ids], 0)
-    direction = jnp.sqrt(spread)[groups.ids] * unit
+    diagonal = jnp.where(free, groups.each(kappa), 0)
+    direction = groups.each(jnp.sqrt(spread)) * unit
     return ProxDerivative(diagonal, direction, groups, uniform=threshold is None and bound is None)

@@ -40,7 +40,7 @@ class GroupLasso(Regularizer):
         norms = self.groups.norms(w)
         threshold = step * self.thresholds.astype(w.dtype)
         shrink = jnp.where(norms > threshold, 1 - threshold / jnp.where(norms > 0, norms, 1), 0)
-        return w * shrink[self.groups.ids]
+        return w * self.groups.each(shrink)
 
     def prox_derivative(self, w, x, step):
         return derivative(w, x, groups=self.groups, pull=step * self.thresholds.astype(w.dtype))
@@ -55,7 +55,7 @@ class GroupLasso(Regularizer):
         a = step * self.thresholds.astype(w.dtype)
 
         def inside(t):
-            return jnp.clip(w * (t / jnp.where(t + a > 0, t + a, 1))[self.groups.ids], -bound, bound)
+            return jnp.clip(w * self.groups.each(t / jnp.where(t + a > 0, t + a, 1)), -bound, bound)
 
         def halve(_, interval):
             low, high = interval
@@ -66,7 +66,7 @@ class GroupLasso(Regularizer):
         # ‖x(t)‖/t falls with t and is below 1 at t = ‖w‖, so the root is bracketed unless the group is zero
         rounds = 2 * jnp.finfo(w.dtype).nmant
         _, t = jax.lax.fori_loop(0, rounds, halve, (jnp.zeros_like(norms), norms))
-        return jnp.where((norms > a)[self.groups.ids], inside(t), 0)
+        return jnp.where(self.groups.each(norms > a), inside(t), 0)
 
     def take(self, index):
         ids = self.groups.ids[index]

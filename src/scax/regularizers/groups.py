@@ -6,7 +6,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, Int, PyTree, Shaped
 
 from .._struct import static, struct
 from ..layout import Layout, Mask
@@ -51,6 +51,20 @@ class Groups:
             start += leaf.size
             others = tuple(i for i in range(len(shape)) if i != axis)
             parts.append(leaf if axis is None else leaf.reshape(shape).sum(others))
+        return jnp.concatenate(parts)
+
+    def each(self, values: Shaped[Array, "p *rest"]) -> Shaped[Array, "q *rest"]:
+        """A number per group, handed to each of its weights: the transpose of `sums`, leaf by leaf where it can be."""
+        if self.axes is None:
+            return values[self.ids]
+        parts, start, rest = [], 0, values.shape[1:]
+        for axis, shape in zip(self.axes, self.shapes, strict=True):
+            count = math.prod(shape) if axis is None else shape[axis]
+            own, start = values[start : start + count], start + count
+            if axis is not None:
+                beside = [count if i == axis else 1 for i in range(len(shape))]
+                own = jnp.broadcast_to(own.reshape(*beside, *rest), (*shape, *rest))
+            parts.append(own.reshape(-1, *rest))
         return jnp.concatenate(parts)
 
     def norms(self, w: Float[Array, "q"]) -> Float[Array, "p"]:
