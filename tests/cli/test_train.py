@@ -279,3 +279,30 @@ def test_a_strength_given_as_a_number_is_that_of_its_penalty(scax, refused):
     assert "give a number, or auto" in refused(*start, "--penalty", "l1", "--strength", "much")
     both = refused(*start, "--penalty", "l1", "--strength", "auto", "--l1", "1")
     assert "leave one of them out" in both
+
+
+def test_rows_held_out_of_one_class(scax):
+    """No AUC then: said so, by the run, by its report, and by a comparison, in which nothing diverged."""
+    rng = np.random.default_rng(0)
+    rows = [f"{a:.4f},{'yes' if i in (0, 1, 2) else 'no'}" for i, a in enumerate(rng.normal(size=80))]
+    for seed in range(99):  # one in which all three are trained on
+        from scax.data import Split
+
+        if not Split(0.2, seed).held_out(0, 80)[:3].any():
+            break
+    lines(Path("t.csv"), "a,churn", *rows)
+    start = ("train", "t.csv", "--target", "churn", *SMALL, "--seed", str(seed))
+    outcome = scax(*start, "--penalty", "l1", "--strength", "0.001", "--out", "run")
+    assert outcome.code == 0, outcome.err
+    assert "no AUC, for the rows held out are of one class" in outcome.out
+    assert json.loads(Path("run/results.json").read_text())["final"]["AUC"] is None
+    assert load("run/model.safetensors").info["score"] == {"AUC": None}
+    assert scax("report", "run").code == 0
+    assert "there is no AUC" in Path("run/report.html").read_text()
+
+    short = ("--steps", "4", "--repeats", "4", "--methods", "sca", "--hidden", "2", "--batch-size", "8")
+    outcome = scax("compare", "t.csv", "--target", "churn", *short, "--out", "beside")
+    assert outcome.code == 0, outcome.err
+    assert "diverged" not in outcome.out
+    assert "rows held out are of one class" in outcome.out
+    json.loads(Path("beside/results.json").read_text(), parse_constant=pytest.fail)

@@ -298,3 +298,9 @@ def test_in_scikit_learns_tools(iris, tmp_path):
 
 def test_import_scax_does_not_load_scikit_learn():
     subprocess.run([sys.executable, "-c", "import sys, scax; assert 'sklearn' not in sys.modules"], check=True)
+
+
+def test_the_automatic_batch_with_many_classes():
+    """It falls to its least, not to nothing, where there are more classes than the system has rows."""
+    assert SCAClassifier()._batch_size(5000, 150) == 16
+    assert SCAClassifier()._batch_size(5000, 1) > 16

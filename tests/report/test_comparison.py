@@ -123,3 +123,33 @@ def test_places():
     assert places([55.0]) == 2
     assert places([12345.0]) == 0
     assert places([float("nan")]) == 3
+
+
+def test_below_is_a_share_of_the_higher_one():
+    found = results()
+    for name, value in (("sca", 0.0790), ("adam", 0.1112), ("sgd", 0.5)):
+        found["methods"][name]["objective"] = [value - 1e-6, value, value + 1e-6]
+    assert "29% below" in headline(found, rows(found))
+    found["methods"]["adam"]["objective"], found["methods"]["sca"]["objective"] = (
+        found["methods"]["sca"]["objective"],
+        found["methods"]["adam"]["objective"],
+    )
+    assert "29% below" in headline(found, rows(found))
+
+
+def test_held_out_rows_of_one_class_are_not_a_divergence():
+    found = results("binary")
+    found["one_class"] = [1]
+    for method in found["methods"].values():
+        method["score"][1] = None
+    table, page = rows(found), comparison_page(found)
+    assert table[0].score.mean == pytest.approx(0.81)  # of 0.80 and 0.82
+    assert "diverged" not in page
+    assert "In 1 of 3 repeats the rows held out are of one class" in page
+    found["one_class"], found["truth"] = [0, 1, 2], [0.0] * 40
+    for method in found["methods"].values():
+        method["score"], method["curves"]["score"] = [None] * 3, [[None] * 6] * 3
+    page = comparison_page(found)
+    assert "diverged" not in page
+    assert "there is no AUC" in page
+    assert "Test AUC against" not in page

@@ -1,6 +1,7 @@
 """What `scax compare` does once its options are read: load, run with a progress bar, show."""
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from rich.table import Table
 from ..data import Preprocess, open_table
 from ..data.bundled import BUNDLED, Arrays, bundled
 from ..data.datasets import REMOTE, find
-from ..report.summary import NEAR, Interval, headline, places, rows
+from ..report.summary import NEAR, Interval, headline, missing, places, rows, without_score
 from ..train import methods as known
 from ..train.compare import Settings, compare
 from ..train.run_folder import FORMAT, environment
@@ -126,7 +127,7 @@ def show(results: dict[str, Any]) -> None:
         table.add_row(
             row.label,
             _interval(row.objective, digits[0]),
-            _interval(row.score, digits[1]),
+            _interval(row.score, digits[1], missing(results)),
             "–" if row.near is None else f"{row.near:,}",
             "–" if row.iterations is None else f"{row.iterations:,}",
             f"{row.seconds:.3f}",
@@ -135,6 +136,8 @@ def show(results: dict[str, Any]) -> None:
         )
     console.print(table)
     console.print(headline(results, found), soft_wrap=True)
+    if note := without_score(results):
+        console.print(note, soft_wrap=True)
     console.print(
         "Baselines: best of the learning rates and decays tried, by training objective; ±: half a 95% interval.",
         style="dim",
@@ -151,10 +154,10 @@ def brief(results: dict[str, Any], folder: Path) -> dict[str, Any]:
         "score": results["score"]["name"],
         "methods": {
             row.name: {
-                "objective": row.objective.mean,
-                "objective_half_interval": row.objective.half,
-                "score": row.score.mean,
-                "score_half_interval": row.score.half,
+                "objective": _finite(row.objective.mean),
+                "objective_half_interval": _finite(row.objective.half),
+                "score": _finite(row.score.mean),
+                "score_half_interval": _finite(row.score.half),
                 "iterations_to_near_best": row.near,
                 "iterations_to_adam": row.iterations,
                 "seconds": row.seconds,
@@ -165,11 +168,15 @@ def brief(results: dict[str, Any], folder: Path) -> dict[str, Any]:
     }
 
 
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
 def _times(n: int) -> str:
     return "once" if n == 1 else f"{n} times"
 
 
-def _interval(value: Interval, digits: int) -> str:
+def _interval(value: Interval, digits: int, otherwise: str = "diverged") -> str:
     if value.mean != value.mean:
-        return "diverged"
+        return otherwise
     return f"{value.mean:.{digits}f}" + ("" if value.half is None else f" ± {value.half:.2g}")

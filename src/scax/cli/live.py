@@ -11,6 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from ..report.numbers import number
+
 ROWS = 6
 BLOCKS = "▁▂▃▄▅▆▇█"
 #: key of a record → head of its column
@@ -93,10 +95,8 @@ class Display:
 
 
 def _cell(key: str, value: Any) -> str:
-    if value is None:
-        return "not finite"
     if key == "step":
         return f"{value:,}"
-    if key == "accepted":
+    if key == "accepted" and value is not None:
         return f"{100 * value:.0f}%"
-    return f"{value:.1f}" if key == "seconds" else f"{value:.4g}"
+    return f"{value:.1f}" if key == "seconds" and value is not None else number(value)

@@ -12,11 +12,12 @@ from typing import Any
 from rich.console import Console
 
 from ..parallel import hosts
+from ..report.numbers import number
 from ..train import session as sessions
 from ..train.config import TrainConfig
 from ..train.reading import survey
 from ..train.run_folder import locked
-from ..train.scores import SCORES
+from ..train.scores import SCORES, one_class
 from ..train.tensorboard import EventFiles
 from .errors import INTERRUPTED
 from .live import Display
@@ -106,7 +107,7 @@ def _choose(session: sessions.Session, machine: bool) -> None:
             print(json.dumps({"path": record}), flush=True)
         else:
             print(
-                f"  {record['strength']:8.2g}  loss {_number(record['loss'])}, {record['weights']:,} weights",
+                f"  {record['strength']:8.2g}  loss {number(record['loss'])}, {record['weights']:,} weights",
                 flush=True,
             )
 
@@ -125,9 +126,11 @@ def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
     if machine:
         print(json.dumps({"run": str(folder), "complete": True, "model": str(model), "final": final}))
         return
-    told = f"Training objective {_number(final['objective'])}"
-    if name in final:
-        told += f"; {name} on the rows held out {_number(final[name])}"
+    told = f"Training objective {number(final['objective'])}"
+    if name in final and final[name] is None and one_class(results["task"], results["truth"]):
+        told += f"; no {name}, for the rows held out are of one class"
+    elif name in final:
+        told += f"; {name} on the rows held out {number(final[name])}"
     if results["kept"] == "best":
         told += f" (best on them, at step {final['step']:,})"
     print(f"{told}.")
@@ -174,7 +177,3 @@ def _interrupts() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _number(value: float | None) -> str:
-    return "not finite" if value is None else f"{value:.4g}"

@@ -324,7 +324,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
 
     def _batch_size(self, n: int, k: int) -> int:
         """Rows per step; a batch that holds every row is as long as the padded table."""
-        automatic = min(MOST_IN_BATCH, max(16, 1 << (SYSTEM_SIZE // k).bit_length() - 1))
+        automatic = min(MOST_IN_BATCH, max(16, 1 << max(1, SYSTEM_SIZE // k).bit_length() - 1))
         size = automatic if isinstance(self.batch_size, str) else int(self.batch_size)
         return epochs.padded(n) if size >= n else size
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import Formatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ..train.scores import roc
+from .numbers import short, ticks
 from .svg import FAINT, GRID, INK, SERIES, SHADES, figure, styled, to_svg
 
 
@@ -61,7 +62,7 @@ def draw_curves(ax, lines: Sequence[Curve], xlabel: str, ylabel: str, wild_start
     if counts:
         ax.set_ylim(0, 1.06 * max(high, 1))
         ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    ax.xaxis.set_major_formatter(FuncFormatter(short))
+    ax.xaxis.set_major_formatter(_Ticks())
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
@@ -78,7 +79,7 @@ def _y_axis(ax, low: float, high: float, log: bool) -> None:
         margin = 0.06 * (high - low)
         ax.set_ylim(low - margin, high + margin)
         ax.yaxis.set_major_locator(MaxNLocator(5))
-    ax.yaxis.set_major_formatter(FuncFormatter(short))
+    ax.yaxis.set_major_formatter(_Ticks())
     ax.yaxis.set_minor_formatter(NullFormatter())
 
 
@@ -98,11 +99,11 @@ def damping(name: str, steps: np.ndarray, tau: np.ndarray, accepted: np.ndarray)
         floor = float(np.nanmin(tau))
         above.set_ylim(floor / 2, max(float(np.nanmax(tau)) * 2, floor * 20))
         above.yaxis.set_major_locator(LogLocator(numticks=4))
-        above.yaxis.set_major_formatter(FuncFormatter(short))
+        above.yaxis.set_major_formatter(_Ticks())
         above.yaxis.set_minor_formatter(NullFormatter())
         below.set_ylim(-0.05, 1.08)
         below.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.0f}%"))
-        below.xaxis.set_major_formatter(FuncFormatter(short))
+        below.xaxis.set_major_formatter(_Ticks())
         below.xaxis.set_minor_formatter(NullFormatter())
         below.set_xlabel("iteration")
         return to_svg(fig, name)
@@ -121,7 +122,7 @@ def kept(name: str, count: np.ndarray, loss: np.ndarray, error: np.ndarray, best
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         ax.yaxis.set_major_locator(MaxNLocator(5))
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(FuncFormatter(short))
+            axis.set_major_formatter(_Ticks())
         ax.set_xlabel(label)
         ax.set_ylabel("loss on rows set aside")
         return to_svg(fig, name)
@@ -161,7 +162,7 @@ def scatter(name: str, truth: np.ndarray, prediction: np.ndarray, unit: str) -> 
         ax.set_ylabel(f"predicted {unit}")
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(MaxNLocator(6))
-            axis.set_major_formatter(FuncFormatter(short))
+            axis.set_major_formatter(_Ticks())
         return to_svg(fig, name)
 
 
@@ -214,11 +215,11 @@ def _square(x: float, y: float, color: str):
     return Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=color, edgecolor=GRID, linewidth=0.5)
 
 
-def short(value: float, _=None) -> str:
-    if value and (abs(value) >= 1e5 or abs(value) < 1e-3):
-        mantissa, exponent = f"{value:.0e}".split("e")
-        return f"{'' if mantissa == '1' else mantissa + '·'}10{str(int(exponent)).translate(_SUPERSCRIPT)}"
-    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+class _Ticks(Formatter):
+    """The labels of an axis, chosen together."""
 
+    def format_ticks(self, values) -> list[str]:
+        return ticks([float(v) for v in values])
 
-_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    def __call__(self, x, pos=None) -> str:
+        return short(x)

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from ..train.scores import one_class
 from . import charts, page
-from .summary import NEAR, Interval, Row, headline, places, rows
+from .summary import NEAR, Interval, Row, headline, missing, places, rows, without_score
 
 
 def comparison_page(results: dict[str, Any]) -> str:
@@ -69,8 +70,8 @@ def _how_to_read(results) -> str:
         f"Each baseline runs at the one of {tried} learning rates and decays that gave it the lowest training "
         f"objective; SCA is not tuned. Iterations to best + {NEAR:.0%}: until the objective is at most that far above "
         "the lowest final objective of any method; to Adam’s end: until it is at or below Adam’s last; medians over "
-        "repeats. Seconds: the compiled training loop alone, all iterations."
-    )
+        f"repeats. Seconds: the compiled training loop alone, all iterations. {without_score(results)}"
+    ).rstrip()
 
 
 def _table(results, table: list[Row]) -> str:
@@ -86,7 +87,7 @@ def _table(results, table: list[Row]) -> str:
             page.key(color) + escape(row.label),
             interval(row.objective, digits[0]),
             difference(row.objective_less_ours, digits[0]),
-            interval(row.score, digits[1]),
+            interval(row.score, digits[1], missing(results)),
             difference(row.score_less_ours, digits[1]),
             "–" if row.near is None else f"{row.near:,}",
             "–" if row.iterations is None else f"{row.iterations:,}",
@@ -97,9 +98,9 @@ def _table(results, table: list[Row]) -> str:
     return page.table(head, body)
 
 
-def interval(value: Interval, digits: int) -> str:
+def interval(value: Interval, digits: int, otherwise: str = "diverged") -> str:
     if not np.isfinite(value.mean):
-        return "diverged"
+        return otherwise
     return f"{value.mean:.{digits}f}" + ("" if value.half is None else f" <small>± {value.half:.2g}</small>")
 
 
@@ -119,7 +120,10 @@ def _curves(results, table: list[Row]) -> list[str]:
     ends = np.array(results["ends"], float)
     score = results["score"]["name"]
     out = []
-    for what, label in (("objective", "objective"), ("score", f"test {score}")):
+    shown = [("objective", "objective")]
+    if len(results.get("one_class", ())) < results["settings"]["repeats"]:
+        shown.append(("score", f"test {score}"))
+    for what, label in shown:
         lines = {"iterations": [], "seconds": []}
         for row, color in zip(table, _colors(table), strict=True):
             method = results["methods"][row.name]
@@ -142,6 +146,8 @@ def _closer(results, table: list[Row]) -> list[str]:
         svg = charts.scatter("predicted", truth, z[:, 0], results["dataset"]["target"])
         note = f"Held-out rows of the first repeat, {shown['label']}. On the dashed line a prediction is exact."
         out.append(page.chart("Predicted against true", svg, note))
+    elif one_class(task, truth):
+        pass  # no ROC curve
     elif task == "binary":
         lines = []
         for row, color in zip(table, _colors(table), strict=True):

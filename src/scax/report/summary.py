@@ -45,6 +45,8 @@ def rows(results: dict[str, Any]) -> list[Row]:
     finals = {name: _finals(method) for name, method in methods.items()}
     level = finals.get(REFERENCE)
     best = np.nanmin(list(finals.values()), axis=0)
+    unscored = set(results.get("one_class", ()))  # repeats in which no method can have an AUC
+    scored = lambda values: [v for i, v in enumerate(values) if i not in unscored]
     out = []
     for name, method in methods.items():
         near = iterations_to(method, (1 + NEAR) * best, results["ends"])
@@ -56,9 +58,9 @@ def rows(results: dict[str, Any]) -> list[Row]:
                 setting=setting(method),
                 tried=max(1, len(method["tried"])),
                 objective=interval(method["objective"]),
-                score=interval(method["score"]),
+                score=interval(scored(method["score"])),
                 objective_less_ours=_difference(method, ours, "objective"),
-                score_less_ours=_difference(method, ours, "score"),
+                score_less_ours=_difference(method, ours, "score", scored),
                 near=near,
                 iterations=reached,
                 seconds=method["seconds_per_step"] * steps,
@@ -80,7 +82,7 @@ def interval(values) -> Interval:
     known = np.array([np.nan if v is None else v for v in values], float)
     n = len(known)
     if n < 2:
-        return Interval(float(known.mean()), None)
+        return Interval(float(known.mean()) if n else math.nan, None)
     from scipy.special import stdtrit
 
     return Interval(float(known.mean()), float(stdtrit(n - 1, 0.975) * known.std(ddof=1) / math.sqrt(n)))
@@ -101,10 +103,10 @@ def iterations_to(method: dict[str, Any], levels: np.ndarray, ends: list[int]) -
     return round(median) if math.isfinite(median) else None
 
 
-def _difference(method, ours, key: str) -> Interval | None:
+def _difference(method, ours, key: str, of=lambda values: values) -> Interval | None:
     if ours is None or method is ours:
         return None
-    pairs = zip(method[key], ours[key], strict=True)
+    pairs = zip(of(method[key]), of(ours[key]), strict=True)
     return interval([None if a is None or b is None else a - b for a, b in pairs])
 
 
@@ -125,7 +127,8 @@ def headline(results: dict[str, Any], table: list[Row]) -> str:
     gap = best.objective_less_ours
     if gap is not None and gap.half is not None:
         after = f"After {results['settings']['steps']:,} iterations"
-        share = 100 * abs(gap.mean) / ours.objective.mean
+        higher = best if gap.mean > 0 else ours  # "below" is a share of the higher one
+        share = 100 * abs(gap.mean) / higher.objective.mean
         if not gap.excludes_zero:
             said.append(f"{after} it and the best tuned baseline, {best.label}, cannot be told apart.")
         elif gap.mean > 0:
@@ -133,6 +136,21 @@ def headline(results: dict[str, Any], table: list[Row]) -> str:
         else:
             said.append(f"{after} the best tuned baseline, {best.label}, is {share:.2g}% below it.")
     return " ".join(said)
+
+
+def without_score(results: dict[str, Any]) -> str:
+    """A sentence on repeats whose held-out rows are of one class; empty where there are none."""
+    less, all_, name = len(results.get("one_class", ())), results["settings"]["repeats"], results["score"]["name"]
+    if not less:
+        return ""
+    if less == all_:
+        return f"The rows held out are of one class, so there is no {name}."
+    return f"In {less} of {all_} repeats the rows held out are of one class: the {name} is that of the others."
+
+
+def missing(results: dict[str, Any]) -> str:
+    """What stands in place of a score that is not finite."""
+    return "–" if len(results.get("one_class", ())) == results["settings"]["repeats"] else "diverged"
 
 
 def places(values) -> int:

@@ -9,7 +9,9 @@ import numpy as np
 
 from ..train.config import TrainConfig, load
 from ..train.run_folder import FORMAT, RunFolderError, read_json
+from ..train.scores import one_class
 from . import charts, page
+from .numbers import number
 
 #: Inputs named in the chart of those that stay.
 MOST_INPUTS = 20
@@ -76,7 +78,10 @@ def _headline(run: Run, several: bool) -> str:
     widths = "/".join(map(str, run.results["network"]))
     told = f"{start}A {widths} network after {run.config.steps:,} iterations on {rows['train']:,} rows"
     if name in final:
-        told += f": {name} {charts.short(final[name])} on {rows['validation']:,} rows held out"
+        if final[name] is None and one_class(run.results["task"], run.results["truth"]):
+            told += f"; the {rows['validation']:,} rows held out are of one class, so there is no {name}"
+        else:
+            told += f": {name} {number(final[name])} on {rows['validation']:,} rows held out"
     if (left := run.results.get("sparsity")) and left["weights"] < run.results["weights"]:
         told += f"; {left['weights']:,} of {run.results['weights']:,} weights are not zero"
     if run.results["kept"] == "best":
@@ -157,6 +162,8 @@ def _closer(run: Run, number: int, several: bool) -> list[str]:
             svg = charts.scatter(f"{tag}-predicted", truth, z[:, 0], run.config.target)
             note = "Rows held out. On the dashed line a prediction is exact."
             out.append(page.chart(f"Predicted against true{of}", svg, note))
+        elif one_class(found["task"], truth):
+            pass  # no curve
         elif found["task"] == "binary":
             svg = charts.roc_chart(f"{tag}-roc", [(run.name, z[:, 0], truth, number % 10, True)])
             out.append(page.chart(f"ROC curve{of}", svg, "Rows held out."))

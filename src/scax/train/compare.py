@@ -26,7 +26,7 @@ from ..regularizers import L2
 from ..sca import SCA
 from .loop import Source, evaluate
 from .methods import DECAYS, LABELS, RATES, optimizer, tuned
-from .scores import SCORES, score
+from .scores import SCORES, one_class, score
 
 WATCHED = 4096  # rows at most on which the curves are measured; final values are measured on all rows
 TUNING_REPEATS = 2
@@ -65,7 +65,8 @@ class Fold:
 def compare(
     x: np.ndarray, y: np.ndarray, task: str, settings: Settings, tick: Callable[[str, int, int], Any] = lambda *a: None
 ) -> dict[str, Any]:
-    """Run every method on every repeat; `tick(method, done, total)` is called after each run."""
+    """Run every method on every repeat; `tick(method, done, total)` is called after each run, timed ones included;
+    an exception in it ends the comparison."""
     outputs = int(y.max()) + 1 if task == "multiclass" else 1
     net = _network((x.shape[1], *settings.hidden, outputs), settings.activation)
     loss = {"regression": losses.Squared, "binary": losses.Logistic, "multiclass": losses.Softmax}[task]()
@@ -85,6 +86,7 @@ def compare(
         "network": list(net.widths),
         "weights": int(weights),
         "rows": {"train": int(folds[0].source.x.shape[0]), "test": int(folds[0].test.size)},
+        "one_class": [i for i, fold in enumerate(folds) if one_class(task, np.asarray(fold.test.y))],  # no AUC there
         "ends": [int(e) for e in ends],
         "loss": type(loss).__name__,
         "grid": {"rates": list(RATES), "decays": list(DECAYS)},
@@ -162,8 +164,8 @@ class _Runs:
             "label": LABELS[self.name],
             "setting": setting,
             "tried": tried,
-            "objective": finals,
-            "score": scores,
+            "objective": [v if np.isfinite(v) else None for v in finals],
+            "score": [v if np.isfinite(v) else None for v in scores],
             "curves": curves,
             "outputs": None if outputs is None else _thin(outputs),
         }
@@ -208,7 +210,9 @@ class _Runs:
         fold, state = self.folds[0], self._start(self.folds[0], self.choice)
         began = time.perf_counter()
         jax.block_until_ready(self._launch(fold, state, ends, 1))
-        return time.perf_counter() - began
+        took = time.perf_counter() - began
+        self.tick(self.name, self.done, self.total)
+        return took
 
     def _launch(self, fold: Fold, state, ends, records: int):
         return _whole_run(

@@ -1,6 +1,7 @@
 """Test scores of raw network outputs, by kind of task. NumPy alone."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,11 @@ def score(task: str, z: np.ndarray, y: np.ndarray, unit: float = 1.0) -> float:
     if task == "binary":
         return auc(z.ravel(), y.ravel())
     return float(np.mean(np.argmax(z, axis=1) == y))
+
+
+def one_class(task: str, y: Any) -> bool:
+    """Whether these targets of a task with two classes are all of one: then there are no pairs, and no AUC."""
+    return task == "binary" and len(np.unique(np.asarray(y) > 0.5)) < 2
 
 
 def auc(z: np.ndarray, y: np.ndarray) -> float:

@@ -215,7 +215,7 @@ class Session:
             z = self._outputs(solution, x[:HELD_OUT])
             record[SCORES[self.data.task].name] = score(self.data.task, z, y[:HELD_OUT], self.unit)
         self.carry = self.carry._replace(loss=jnp.zeros_like(self.carry.loss), taken=jnp.zeros_like(self.carry.taken))
-        return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in record.items()}
+        return _plain(record)
 
     def _scores(self, solution: Any) -> dict[str, Any]:
         """Objective, loss and score of a network that no record has seen."""
@@ -226,7 +226,7 @@ class Session:
             scores["validation_loss"] = float(evaluate(self.problem, solution, held, penalty=False))
             z = self._outputs(solution, x)
             scores[SCORES[self.data.task].name] = score(self.data.task, z, y, self.unit)
-        return scores
+        return _plain(scores)
 
     def _outputs(self, solution: Any, x: np.ndarray) -> np.ndarray:
         return np.asarray(_outputs(self.problem, solution, jnp.asarray(x)))
@@ -368,6 +368,11 @@ def goals(steps: int) -> list[int]:
     every = -(-steps // min(RECORDS, steps))
     early = np.round(np.geomspace(1, every, 12)).astype(int).tolist()
     return sorted({*early, *range(every, steps, every), steps})
+
+
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    """For JSON: None where a number is not finite."""
+    return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in record.items()}
 
 
 @jax.jit
