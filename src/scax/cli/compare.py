@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from . import interrupts
 from .config import Config
 from .errors import UserError
 from .options import absurd, names, numbers
@@ -55,14 +56,15 @@ def compare(
     if task not in {"auto", "regression", "classification"}:
         raise UserError(f"--task is {task!r}: choose auto, regression or classification.")
 
-    from ..train.run_folder import aside, free, refuse_existing, write_json
+    with interrupts.patient():
+        from ..train.run_folder import aside, free, refuse_existing, write_json
+        from . import compare_run
 
     if out is not None:
         refuse_existing(out)
-    from . import compare_run
-
     chosen = compare_run.methods(names("methods", methods))
-    data = compare_run.load(table, target, task, data_dir)
+    with interrupts.patient(False):
+        data = compare_run.load(table, target, task, data_dir)
     if len(data.x) < 2 * batch_size:
         raise UserError(
             f"{data.name} has {len(data.x)} rows, too few for mini-batches of {batch_size}: lower --batch-size."
@@ -77,14 +79,14 @@ def compare(
         "repeats": repeats,
         "seed": seed,
     }
-    results = compare_run.run(
-        data, settings, quiet=json, command=_command(table, target, task, settings, methods, hidden)
-    )
-    from ..report.build import build
+    with interrupts.patient():
+        command = _command(table, target, task, settings, methods, hidden)
+        results = compare_run.run(data, settings, quiet=json, command=command)
+        from ..report.build import build
 
-    with aside(folder) as working:
-        write_json(working / "results.json", results)
-        build(working)
+        with aside(folder) as working:
+            write_json(working / "results.json", results)
+            build(working)
     if json:
         import json as json_
 

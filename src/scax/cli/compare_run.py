@@ -17,6 +17,7 @@ from ..report.summary import NEAR, Interval, headline, missing, places, rows, wi
 from ..train import methods as known
 from ..train.compare import Settings, compare
 from ..train.run_folder import FORMAT, environment
+from . import interrupts
 from .errors import UserError
 from .words import near
 
@@ -79,6 +80,7 @@ def run(data: Arrays, settings: dict[str, Any], *, quiet: bool, command: str) ->
 
         def tick(name: str, done: int, total: int) -> None:
             progress.update(bars[name], completed=done, total=total)
+            interrupts.check()
 
         found = compare(data.x, data.y, data.task, Settings(**settings), tick)
     about = {

@@ -5,6 +5,7 @@ import sys
 
 import typer
 
+from . import interrupts
 from .errors import INTERRUPTED, LAUNCHED, LOST, explain, fail
 
 cli = typer.Typer(
@@ -47,14 +48,17 @@ def app() -> None:
     # The factorizations here are small: one thread is as fast, and on cores shared with other programs far faster.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        try:
-            code = cli(prog_name="scax", standalone_mode=False)
-        except KeyboardInterrupt:
-            fail("stopped.", INTERRUPTED)
-        except BaseException as error:
-            _end(error)
-        else:
-            sys.exit(code if isinstance(code, int) else 0)
+        with interrupts.listen():
+            try:
+                code = cli(prog_name="scax", standalone_mode=False)
+            except KeyboardInterrupt:
+                fail("stopped.", INTERRUPTED)
+            except BaseException as error:
+                _end(error)
+            else:
+                if code == INTERRUPTED:  # what the parser makes of a KeyboardInterrupt
+                    fail("stopped.", INTERRUPTED)
+                sys.exit(code if isinstance(code, int) else 0)
     except BaseException as end:
         if hosts := sys.modules.get("scax.parallel.hosts"):
             hosts.leave(end)
@@ -64,6 +68,9 @@ def app() -> None:
 def _end(error: BaseException) -> None:
     if isinstance(error, SystemExit) or os.environ.get("SCAX_DEBUG"):
         raise error
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(str(error).rstrip())
+        sys.exit(2)
     told = getattr(error, "format_message", None)
     if told is not None:  # the parser's own errors
         context = getattr(error, "ctx", None)

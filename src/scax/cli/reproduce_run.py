@@ -23,6 +23,7 @@ from ..reproduce.tables import load
 from ..reproduce.tables import susy as susy_table
 from ..reproduce.words import mse, score, seconds
 from ..train.run_folder import FORMAT, RunFolderError, environment, free, locked, read_json
+from . import interrupts
 
 KIND = "reproduce"
 FEWER = 5  # SUSY, with 70 times the weights, gets a fifth of the repetitions
@@ -100,6 +101,7 @@ def _ticker(progress: Progress, about: str) -> Tick:
         if name not in bars:
             bars[name] = progress.add_task(f"{name}, {about}", total=total)
         progress.update(bars[name], completed=done)
+        interrupts.check()
 
     return tick
 

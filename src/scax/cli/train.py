@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from . import interrupts
 from .config import Config
 from .errors import UserError
 from .options import absurd, names, numbers
@@ -72,6 +73,8 @@ def train(
 ) -> None:
     """Train a network on a table; the run folder holds model, metrics and checkpoints. Ctrl-C saves and stops."""
     absurd("save-every", save_every, 0, 1e6)
+    with interrupts.patient():
+        from . import train_run
     _join(hosts, processes, process_id)
     from ..parallel.hosts import agreed, first
     from ..train.config import TrainConfig
@@ -102,8 +105,6 @@ def train(
     _require_tensorboard(tensorboard)
     stem = table.name.removesuffix(".gz").rpartition(".")[0] or table.name
     folder = Path(agreed(str(free(f"train-{stem}") if out is None else out)))
-    from . import train_run
-
     train_run.begin(folder, options, save_every, json, tensorboard)
     sys.stdout.flush()
 
@@ -119,10 +120,10 @@ def resume(
 ) -> None:
     """Go on with a run after a stop or a crash, to the bit as if it had not stopped."""
     absurd("save-every", save_every, 0, 1e6)
+    with interrupts.patient():
+        from . import train_run
     _join(hosts, processes, process_id)
     _require_tensorboard(tensorboard)
-    from . import train_run
-
     train_run.again(run, save_every, json, tensorboard)
     sys.stdout.flush()
 

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import shlex
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from ..train.reading import survey
 from ..train.run_folder import locked
 from ..train.scores import SCORES, one_class
 from ..train.tensorboard import EventFiles
+from . import interrupts
 from .errors import INTERRUPTED
 from .live import Display
 
@@ -30,19 +30,25 @@ def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool, e
     console = Console(stderr=True)
     if not hosts.first():
         hosts.meet()  # until the folder is there
-        _run(sessions.resume(folder), save_every, machine, console)
+        session = sessions.resume(folder)
+        with interrupts.patient():
+            _run(session, save_every, machine, console)
         return
-    with console.status("Reading the table", spinner="dots") if console.is_terminal else contextlib.nullcontext():
+    reading = console.status("Reading the table", spinner="dots") if console.is_terminal else contextlib.nullcontext()
+    with reading, interrupts.patient(False):
         table, preprocess = survey(config)
     if not machine:
         show_schema(table.name, preprocess.schema)
     for warning in preprocess.schema.warnings:
         print(f"scax: warning: {warning}", file=sys.stderr)
     command = shlex.join(["scax", "train", "--config", str(folder / "config.toml"), "--out", f"{folder}-again"])
-    session = sessions.start(folder, config, table, preprocess, command)
-    hosts.meet()
-    with locked(folder):
-        _run(session, save_every, machine, console, events)
+    with _resumable(folder):
+        with interrupts.patient(False):
+            session = sessions.start(folder, config, table, preprocess, command)
+        with interrupts.patient():
+            hosts.meet()
+            with locked(folder):
+                _run(session, save_every, machine, console, events)
 
 
 def again(folder: Path, save_every: float, machine: bool, events: Path | None = None) -> None:
@@ -54,11 +60,13 @@ def again(folder: Path, save_every: float, machine: bool, events: Path | None = 
             print(f"{folder} is complete: there is nothing left to do.")
         return
     sessions.check(folder)
-    with locked(folder) if hosts.first() else contextlib.nullcontext():
-        session = sessions.resume(folder)
+    with locked(folder) if hosts.first() else contextlib.nullcontext(), _resumable(folder):
+        with interrupts.patient(False):
+            session = sessions.resume(folder)
         if not machine:
             print(f"Resuming {folder} at step {session.step:,} of {session.config.steps:,}.")
-        _run(session, save_every, machine, Console(stderr=True), events)
+        with interrupts.patient():
+            _run(session, save_every, machine, Console(stderr=True), events)
 
 
 def _run(
@@ -75,7 +83,7 @@ def _run(
         _choose(session, machine)
     written = None if events is None or not hosts.first() else EventFiles(events, session.step)
     shown = not machine and console.is_terminal and hosts.first()
-    with Display(console, shown, config.steps, session.step, score.name) as display, _interrupts() as stopped:
+    with Display(console, shown, config.steps, session.step, score.name) as display:
 
         def told(record: dict[str, Any]) -> None:
             display.told(record)
@@ -84,7 +92,7 @@ def _run(
             if machine:
                 print(json.dumps(record), flush=True)
 
-        done = session.go(told, display.moved, lambda: bool(stopped), save_every)
+        done = session.go(told, display.moved, interrupts.asked, save_every)
     if written is not None:
         written.close()
     if not done and not hosts.first():
@@ -111,8 +119,7 @@ def _choose(session: sessions.Session, machine: bool) -> None:
                 flush=True,
             )
 
-    with _interrupts() as stopped:
-        done = session.choose(told, lambda: bool(stopped))
+    done = session.choose(told, interrupts.asked)
     if not done:
         print(f"scax: stopped; the strength is chosen anew. Go on: scax resume {session.folder}", file=sys.stderr)
         raise SystemExit(INTERRUPTED)
@@ -158,22 +165,12 @@ def show_schema(name: str, schema: Any) -> None:
 
 
 @contextlib.contextmanager
-def _interrupts() -> Iterator[list[int]]:
-    """The first Ctrl-C (or a polite kill) is noted, to stop at a good moment; a second one stops at once."""
-    seen: list[int] = []
-
-    def note(number: int, _frame: Any) -> None:
-        if seen:
-            raise KeyboardInterrupt
-        seen.append(number)
-
+def _resumable(folder: Path) -> Iterator[None]:
+    """A stop from here on says how to go on, if the folder is there already."""
     try:
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread
-        yield seen
-        return
-    try:
-        yield seen
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        yield
+    except KeyboardInterrupt:
+        if not (folder / "config.toml").is_file() or not hosts.first():
+            raise
+        print(f"scax: stopped. Go on: scax resume {folder}", file=sys.stderr)
+        raise SystemExit(INTERRUPTED) from None

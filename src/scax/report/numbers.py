@@ -1,5 +1,6 @@
 """Numbers for people: as many digits as say something."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -31,6 +32,6 @@ def short(value: float, digits: int = 4) -> str:
 def ticks(values: Sequence[float]) -> list[str]:
     """Labels of an axis, with as many digits as its ticks need to stand where they say."""
     known = sorted({float(v) for v in values})
-    gap = min((b - a for a, b in zip(known, known[1:], strict=False)), default=max(map(abs, known), default=0.0))
+    gap = min((b - a for a, b in itertools.pairwise(known)), default=max(map(abs, known), default=0.0))
     digits = next((n for n in range(1, 12) if all(abs(float(f"{v:.{n - 1}e}") - v) <= 0.02 * gap for v in known)), 12)
     return [short(v, digits) if abs(v) > 1e-9 * gap else "0" for v in values]  # 1e-17 is a 0 of matplotlib's
