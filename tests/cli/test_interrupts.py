@@ -1,5 +1,6 @@
 """Ctrl-C: noted at once, obeyed at a good moment, never lost."""
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -15,14 +16,16 @@ def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_patience():
-    before = signal.getsignal(signal.SIGINT)
+def test_patience(monkeypatch):
+    before, left = signal.getsignal(signal.SIGINT), []
+    monkeypatch.setattr(interrupts, "_leave", left.append)
     with interrupts.listen():
-        with interrupts.patient():
+        with interrupts.patient("last words"):
             interrupt()
             assert interrupts.asked()  # and nothing was raised
-            with pytest.raises(KeyboardInterrupt):
-                interrupt()
+            assert left == []
+            interrupt()
+            assert left == ["last words"]
         with pytest.raises(KeyboardInterrupt), interrupts.patient():
             pytest.fail("begun although a stop was asked for")
     assert signal.getsignal(signal.SIGINT) is before
@@ -30,11 +33,12 @@ def test_patience():
 
 
 def test_a_signal_that_a_callback_swallows_is_obeyed_later():
-    with interrupts.listen(), pytest.raises(KeyboardInterrupt), interrupts.patient(False):
-        try:
+    def swallow():
+        with interrupts.anywhere(), contextlib.suppress(KeyboardInterrupt):
             interrupt()
-        except KeyboardInterrupt:
-            pass
+
+    with interrupts.listen(), pytest.raises(KeyboardInterrupt):
+        swallow()
     with interrupts.listen():
         interrupts.check()  # the next command starts afresh
 
@@ -54,10 +58,8 @@ def test_a_stop_before_the_first_step(scax, monkeypatch, moment):
 
     def stopped(*given):
         found = really(*given)
-        try:
+        with contextlib.suppress(KeyboardInterrupt):
             interrupt()
-        except KeyboardInterrupt:
-            pass
         return found
 
     monkeypatch.setattr(at, moment, stopped)

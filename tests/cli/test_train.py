@@ -11,6 +11,8 @@ import numpy as np
 import polars
 import pytest
 
+from scax import MLP
+from scax import compact as scax_compact
 from scax.files import load, read
 
 from .tables import lines, regression
@@ -49,7 +51,7 @@ def test_run_folder(run, scax):
     assert "Predicted against true" in page
     assert page.count("<svg") == 7
     assert "RMSE on rows held out against seconds" in page
-    assert "Weights that are not zero" not in page
+    assert "Weights in use" not in page
 
 
 def test_predictions(run, scax):
@@ -230,7 +232,7 @@ def test_a_group_penalty_ends_with_inputs_gone(scax):
     left = sum(np.count_nonzero(leaf) for layer in model.layers for leaf in layer)
     assert 0 < left < results["weights"]
     assert len(results["sparsity"]["inputs"]) < results["network"][0]
-    assert "weights are not zero" in outcome.out
+    assert "weights are in use" in outcome.out
 
 
 def test_a_strength_is_found(scax):
@@ -251,6 +253,14 @@ def test_a_strength_is_found(scax):
     assert path["loss"][path["best"]] == min(path["loss"])
     assert len(path["names"]) == results["network"][0]
     assert results["sparsity"]["weights"] < results["weights"]
+    # all counts are of what is in use: those of the path, of the end, and of the model without the rest
+    model = load("run/model.safetensors")
+    small = scax_compact(MLP(model.widths, model.activation), model.params)
+    assert results["sparsity"]["weights"] == results["final"]["weights_kept"] == small.after.weights
+    assert f"{small.after.weights} of {results['weights']} weights are in use" in outcome.out
+    assert f"{path['weights'][0]} weights in use" in outcome.out
+    for neurons, inputs, weights in zip(path["neurons"], path["inputs"], path["weights"], strict=True):
+        assert (neurons == 0) == (len(inputs) == 0) == (weights <= 1)
     assert scax("report", "run").code == 0
     report = Path("run/report.html").read_text()
     assert "Loss against neurons kept" in report

@@ -168,7 +168,12 @@ def test_sparse_penalties_leave_exact_zeros(penalty):
     y = np.sin(x[:, 0]) + 0.1 * random.normal(size=200)
     model = SCARegressor(**SMALL | {"alpha": 3e-2}, penalty=penalty, l1_ratio=0.9).fit(x, y)
     assert model.score(x, y) > 0.7
-    assert model.sparsity_ == np.mean(np.concatenate([w.ravel() for w in model.coefs_]) == 0) > 0.3
+    params = [{"weight": w, "bias": b} for w, b in zip(model.coefs_, model.intercepts_, strict=True)]
+    small = scax.compact(scax.MLP((8, 4, 1), "tanh"), params)
+    stored = sum(np.count_nonzero(layer["weight"]) for layer in small.params)
+    assert model.sparsity_ == pytest.approx(1 - stored / sum(w.size for w in model.coefs_))
+    assert model.sparsity_ >= np.mean(np.concatenate([w.ravel() for w in model.coefs_]) == 0) > 0.3
+    assert model.n_neurons_used_ == small.net.widths[1:-1]
     assert model.features_used_[0]
     assert model.n_features_used_ == model.features_used_.sum() <= 3
     assert len(model.n_neurons_used_) == 1

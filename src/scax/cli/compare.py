@@ -63,7 +63,7 @@ def compare(
     if out is not None:
         refuse_existing(out)
     chosen = compare_run.methods(names("methods", methods))
-    with interrupts.patient(False):
+    with interrupts.anywhere():
         data = compare_run.load(table, target, task, data_dir)
     if len(data.x) < 2 * batch_size:
         raise UserError(

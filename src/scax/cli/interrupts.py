@@ -3,28 +3,46 @@
 A handler that raises does so wherever Python happens to be. Within a callback of a compiled library the exception is
 swallowed, and the command goes on as if nothing had been asked; or the library is left in a state in which it crashes.
 So every signal is noted. While a command is patient it looks at `asked` between pieces of work, and the first signal
-does nothing else; a second one raises, a third ends the process. Elsewhere the first one raises, and `check` is where
-it is obeyed should that be swallowed.
+does nothing else; a second one ends the process at once, for what is on disk is whole at every moment. Elsewhere a
+signal raises, and `check` is where it is obeyed should that be swallowed.
 """
 
 import contextlib
 import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator
 from types import FrameType
 
 from .errors import INTERRUPTED
 
 _seen: list[int] = []
-_patience = [False]
+_patience: list[str | None] = [None]  # the last words of a command that is patient, None for one that is not
 
 
-def _note(number: int, _frame: FrameType | None) -> None:
+def _note(number: int, frame: FrameType | None) -> None:
+    words = _patience[-1]
+    if words is None and frame is not None and frame.f_code.co_name == "_xla_gc_callback":  # JAX's: it would be lost
+        threading.Timer(0.02, os.kill, (os.getpid(), number)).start()
+        return
     _seen.append(number)
-    if len(_seen) > 2:
-        os._exit(INTERRUPTED)
-    if len(_seen) > 1 or not _patience[-1]:
+    if len(_seen) > (2 if words is None else 1):
+        _leave(words or "stopped.")
+    if words is None:
         raise KeyboardInterrupt
+    _tell("stopping after this piece of work; Ctrl-C once more to stop at once.\n")
+
+
+def _tell(words: str) -> None:
+    """To a person; what is printed by ordinary means may be in the middle of something."""
+    if sys.stderr.isatty():
+        os.write(2, f"\nscax: {words}".encode())
+
+
+def _leave(words: str) -> None:
+    _tell(f"{words}\n\x1b[?25h")  # with the cursor that a progress bar may have hidden
+    os._exit(INTERRUPTED)
 
 
 @contextlib.contextmanager
@@ -55,13 +73,23 @@ def check() -> None:
 
 
 @contextlib.contextmanager
-def patient(yes: bool = True) -> Iterator[None]:
-    """Work in pieces, between which `asked` or `check` is called; with `yes=False`, work that may be left anywhere."""
-    _patience.append(yes)
+def patient(words: str = "stopped.") -> Iterator[None]:
+    """Work in pieces, between which `asked` or `check` is called; `words` are said when it is ended at once."""
+    check()
+    _patience.append(words)
+    try:
+        yield
+    finally:
+        _patience.pop()
+
+
+@contextlib.contextmanager
+def anywhere() -> Iterator[None]:
+    """Work that a signal may end anywhere."""
+    _patience.append(None)
     try:
         check()
         yield
-        if not yes:
-            check()
+        check()
     finally:
         _patience.pop()

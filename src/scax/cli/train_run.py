@@ -35,7 +35,7 @@ def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool, e
             _run(session, save_every, machine, console)
         return
     reading = console.status("Reading the table", spinner="dots") if console.is_terminal else contextlib.nullcontext()
-    with reading, interrupts.patient(False):
+    with reading, interrupts.anywhere():
         table, preprocess = survey(config)
     if not machine:
         show_schema(table.name, preprocess.schema)
@@ -43,9 +43,9 @@ def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool, e
         print(f"scax: warning: {warning}", file=sys.stderr)
     command = shlex.join(["scax", "train", "--config", str(folder / "config.toml"), "--out", f"{folder}-again"])
     with _resumable(folder):
-        with interrupts.patient(False):
+        with interrupts.anywhere():
             session = sessions.start(folder, config, table, preprocess, command)
-        with interrupts.patient():
+        with interrupts.patient(_go_on(folder)):
             hosts.meet()
             with locked(folder):
                 _run(session, save_every, machine, console, events)
@@ -61,11 +61,11 @@ def again(folder: Path, save_every: float, machine: bool, events: Path | None = 
         return
     sessions.check(folder)
     with locked(folder) if hosts.first() else contextlib.nullcontext(), _resumable(folder):
-        with interrupts.patient(False):
+        with interrupts.anywhere():
             session = sessions.resume(folder)
         if not machine:
             print(f"Resuming {folder} at step {session.step:,} of {session.config.steps:,}.")
-        with interrupts.patient():
+        with interrupts.patient(_go_on(folder)):
             _run(session, save_every, machine, Console(stderr=True), events)
 
 
@@ -115,7 +115,7 @@ def _choose(session: sessions.Session, machine: bool) -> None:
             print(json.dumps({"path": record}), flush=True)
         else:
             print(
-                f"  {record['strength']:8.2g}  loss {number(record['loss'])}, {record['weights']:,} weights",
+                f"  {record['strength']:8.2g}  loss {number(record['loss'])}, {record['weights']:,} weights in use",
                 flush=True,
             )
 
@@ -141,11 +141,14 @@ def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
     if results["kept"] == "best":
         told += f" (best on them, at step {final['step']:,})"
     print(f"{told}.")
-    left = results["sparsity"]
-    if left["weights"] < results["weights"]:
+    left, inputs = results["sparsity"], results["network"][0]
+    if not left["inputs"]:
+        print("Nothing is left of the network: it gives the same answer for every row. A weaker penalty leaves more.")
+    elif left["weights"] < results["weights"]:
         print(
-            f"{left['weights']:,} of {results['weights']:,} weights are not zero; {len(left['inputs'])} of "
-            f"{results['network'][0]} inputs are used; without what is zero: {'/'.join(map(str, left['network']))}."
+            f"{left['weights']:,} of {results['weights']:,} weights are in use, and {len(left['inputs'])} of {inputs} "
+            f"{'input' if inputs == 1 else 'inputs'}; without the others the network is "
+            f"{'/'.join(map(str, left['network']))}."
         )
     print(f"Model: {model}")
     print(f"Next: scax predict {folder} NEW.csv, or scax report {folder}")
@@ -172,5 +175,9 @@ def _resumable(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         if not (folder / "config.toml").is_file() or not hosts.first():
             raise
-        print(f"scax: stopped. Go on: scax resume {folder}", file=sys.stderr)
+        print(f"scax: {_go_on(folder)}", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from None
+
+
+def _go_on(folder: Path) -> str:
+    return f"stopped. Go on: scax resume {folder}"

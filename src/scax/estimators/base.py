@@ -13,6 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from ..files.network import forward
 from ..losses import Loss
 from ..models import MLP
+from ..models.compact import used
 from ..problem import Problem
 from ..regularizers import L1, L2, ElasticNet, GroupLasso, Regularizer, neuron_groups
 from ..sca import SCA
@@ -23,7 +24,7 @@ from . import epochs, parameters, strength
 from .network import TRAINABLE, Network, from_params, glorot, padded_features, to_params
 from .rows import merge
 from .scaling import Scaling
-from .sparsity import Sparsity
+from .sparsity import Sparsity, in_use
 
 #: Rows of an automatic batch at most; and the linear system of one step, with a row per sample and output, is kept
 #: near this size.
@@ -283,14 +284,20 @@ class SCAEstimator(Sparsity, BaseEstimator):
                 options=self._options(smooth=False),
             )
         networks = [from_params(p, self.n_features_in_)[0] for p in found.params]
+        units = [used(weights) for weights in networks]
         self.path_ = {
             "alpha": found.strengths,
             "loss": found.loss,
             "excess": found.excess,
             "error": found.error,
-            "weights": np.array([sum(np.count_nonzero(w) for w in weights) for weights in networks]),
-            "neurons": np.array([sum(int(np.sum(w.any(axis=1))) for w in weights[1:]) for weights in networks]),
-            "features": np.array([weights[0].any(axis=1) for weights in networks]),
+            "weights": np.array(
+                [
+                    sum(in_use(w, a, b) for w, a, b in zip(weights, on, on[1:], strict=False))
+                    for weights, on in zip(networks, units, strict=True)
+                ]
+            ),
+            "neurons": np.array([sum(int(np.sum(layer)) for layer in on[1:-1]) for on in units]),
+            "features": np.array([on[0] for on in units]),
         }
         return found.strength
 

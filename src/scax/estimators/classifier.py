@@ -80,8 +80,8 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
         The strength used.
     path_ : dict or None
         With alpha="auto" and a penalty other than "l2", one entry for every strength tried: "alpha", "loss" on the rows
-        held out, its "excess" over the least and the standard "error" of that, "weights" and hidden "neurons" kept, and
-        which "features" stay.
+        held out, its "excess" over the least and the standard "error" of that, "weights" and hidden "neurons" in use,
+        and which "features" are.
     n_iter_ : int
         Number of epochs.
     t_ : int
@@ -91,11 +91,12 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
     n_layers_, n_outputs_ : int
         Number of layers, input included, and of outputs.
     sparsity_ : float
-        Fraction of `coefs_` that is exactly zero.
+        Fraction of `coefs_` that is not in use: zeros, and weights of neurons through which no way of weights that are
+        not zero leads from a feature to an output. `scax.compact` leaves them out without changing a prediction.
     features_used_, n_features_used_ : ndarray of bool, int
         Which input features the network looks at, and how many.
     n_neurons_used_ : tuple of int
-        For every hidden layer, how many neurons have a weight that leaves them.
+        For every hidden layer, how many neurons are in use.
     classes_ : ndarray of shape (n_classes,)
         The labels.
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from ..models.compact import used
+
 
 class Sparsity:
     """What a trained network uses. Meant for the penalties "l1", "elasticnet" and "group", which give exact zeros."""
@@ -10,14 +12,17 @@ class Sparsity:
 
     @property
     def sparsity_(self) -> float:
-        """Fraction of the weights in `coefs_` that are exactly zero."""
-        zeros = sum(int(np.sum(w == 0)) for w in self.coefs_)
-        return zeros / sum(w.size for w in self.coefs_)
+        """Fraction of the weights in `coefs_` that are not in use: zeros, and those that lead to a neuron or come from
+        one through which no way of weights that are not zero leads from an input to an output. `scax.compact` leaves
+        them out, and the outputs stay the same."""
+        units = used(self.coefs_)
+        on = sum(in_use(w, a, b) for w, a, b in zip(self.coefs_, units, units[1:], strict=False))
+        return 1 - on / sum(w.size for w in self.coefs_)
 
     @property
     def features_used_(self) -> np.ndarray:
-        """Mask of the input features with at least one weight that is not zero."""
-        return np.any(self.coefs_[0] != 0, axis=1)
+        """Mask of the input features from which such a way leads to an output."""
+        return used(self.coefs_)[0]
 
     @property
     def n_features_used_(self) -> int:
@@ -26,5 +31,10 @@ class Sparsity:
 
     @property
     def n_neurons_used_(self) -> tuple[int, ...]:
-        """For every hidden layer, the number of neurons with a weight that leaves them."""
-        return tuple(int(np.sum(np.any(w != 0, axis=1))) for w in self.coefs_[1:])
+        """For every hidden layer, the number of neurons through which such a way leads."""
+        return tuple(int(np.sum(units)) for units in used(self.coefs_)[1:-1])
+
+
+def in_use(weights: np.ndarray, inputs: np.ndarray, outputs: np.ndarray) -> int:
+    """How many weights between units in use are not zero."""
+    return int(np.count_nonzero(weights[inputs][:, outputs]))

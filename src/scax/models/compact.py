@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -106,14 +107,28 @@ def compact(net: MLP, params: Params) -> Compacted:
             constant = ~entered & left
             biases[i + 1] = biases[i + 1] + act(biases[i][constant]) @ kernels[i + 1][constant]
             kernels[i + 1] = np.where(constant[:, None], 0, kernels[i + 1])
-            keep = _at_least_one(entered & left)
-            changed |= bool(np.any(constant)) or not np.all(keep)
+            alive = entered & left
+            keep = _at_least_one(alive)
+            changed |= bool(np.any(constant)) or not np.all(keep) or bool(np.any(kernels[i][:, ~alive]))
+            kernels[i], biases[i] = np.where(alive, kernels[i], 0), np.where(alive, biases[i], 0)
             kernels[i], biases[i], kernels[i + 1] = kernels[i][:, keep], biases[i][keep], kernels[i + 1][keep]
     used = _at_least_one(np.any(kernels[0] != 0, axis=1))
     kernels[0], inputs = kernels[0][used], inputs[used]
     small = MLP((len(inputs), *(len(b) for b in biases)), net.activation, net.output)
     less = [{"weight": k.astype(dtype), "bias": b.astype(dtype)} for k, b in zip(kernels, biases, strict=True)]
     return Compacted(small, less, inputs, Size.of(params), Size.of(less), (net, params))
+
+
+def used(kernels: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """For the inputs and the units of each layer, whether a way of weights that are not zero leads through them, from
+    an input to an output: what `compact` leaves, but for the one unit of zeros of a layer of which nothing is left."""
+    reached = [np.ones(kernels[0].shape[0], bool)]
+    for kernel in kernels:
+        reached.append(np.any(kernel[reached[-1]] != 0, axis=0))
+    leading = [np.ones(kernels[-1].shape[1], bool)]
+    for kernel in reversed(kernels):
+        leading.append(np.any(kernel[:, leading[-1]] != 0, axis=1))
+    return [there & on for there, on in zip(reached, reversed(leading), strict=True)]
 
 
 def _at_least_one(keep: np.ndarray) -> np.ndarray:

@@ -83,7 +83,7 @@ def _headline(run: Run, several: bool) -> str:
         else:
             told += f": {name} {number(final[name])} on {rows['validation']:,} rows held out"
     if (left := run.results.get("sparsity")) and left["weights"] < run.results["weights"]:
-        told += f"; {left['weights']:,} of {run.results['weights']:,} weights are not zero"
+        told += f"; {left['weights']:,} of {run.results['weights']:,} weights are in use"
     if run.results["kept"] == "best":
         told += f", at step {final['step']:,}, where their loss was lowest"
     return told + "."
@@ -99,7 +99,7 @@ def _curves(runs: list[Run]) -> list[str]:
     score = _score_name(runs[0])
     if score:
         shown.append((score, f"{score} on rows held out"))
-    shown += [("weights_kept", "weights that are not zero"), ("neurons_kept", "hidden neurons in use")]
+    shown += [("weights_kept", "weights in use"), ("neurons_kept", "hidden neurons in use")]
     for key, label in shown:
         for axis, over in (("step", "iterations"), ("seconds", "seconds")):
             lines = []
@@ -119,7 +119,7 @@ def _with_the_end(run: Run, key: str, x: np.ndarray, y: np.ndarray) -> tuple[np.
     left = None if run.results is None else run.results.get("sparsity")
     if left is None or not key.endswith("_kept") or not np.isfinite(y).any():
         return x, y
-    return np.append(x, x[-1]), np.append(y, left["weights"] if key == "weights_kept" else sum(left["network"][1:-1]))
+    return np.append(x, x[-1]), np.append(y, left["weights"] if key == "weights_kept" else left["neurons"])
 
 
 def _column(run: Run, name: str) -> np.ndarray:
@@ -135,11 +135,11 @@ def _paths(runs: list[Run]) -> list[str]:
             continue
         what = "neurons" if path["penalty"] == "group" else "weights"
         kept, loss, error = (np.array(path[name], float) for name in (what, "loss", "error"))
-        label = "hidden neurons in use" if what == "neurons" else "weights that are not zero"
+        label = "hidden neurons in use" if what == "neurons" else "weights in use"
         svg = charts.kept(f"run{i}-path", kept, loss, error, path["best"], path["chosen"], label)
         note = (
-            f"Rows set aside from the training rows; one point per strength. Filled: the chosen strength, "
-            f"{path['strengths'][path['chosen']]:.2g}, the strongest within one standard error (bar) of the best."
+            "Rows set aside from the training rows; one point per strength. Ring: the least loss. Filled: the chosen "
+            f"strength, {path['strengths'][path['chosen']]:.2g}, the strongest within one standard error (bar) of that."
         )
         out.append(page.chart(f"Loss against {what} kept{of}", svg, note))
         stayed = np.array([np.isin(np.arange(len(path["names"])), row) for row in path["inputs"]])

@@ -29,7 +29,7 @@ class Path:
     loss: np.ndarray  # average on the rows held out
     excess: np.ndarray  # loss − best's
     error: np.ndarray  # standard error of the excess
-    weights: np.ndarray  # that are not zero
+    weights: np.ndarray  # that are not zero, or what `count` says
     neurons: np.ndarray  # groups of the penalty that are not zero; weights where there are none
     params: tuple[PyTree, ...]
     best: int
@@ -61,6 +61,7 @@ def path(
     refit: bool = False,
     options: dict[str, Any] | None = None,
     told: Callable[[dict[str, float]], Any] | None = None,
+    count: Callable[[PyTree], int] | None = None,
 ) -> Path:
     """Train with every strength, each run starting from where the last, weaker one ended.
 
@@ -68,7 +69,8 @@ def path(
     strength 1 (`GroupLasso(1.0, groups)`) and the strengths are what they say. A ridge beside it stays as it is. The
     first run, from `params`, takes `first_steps` (4·`steps`). With `refit` what is left of each network is trained once
     more without the shrinkage (`scax.refit`), and judged so; the next run goes on from the network before that.
-    `told` sees a record of each strength, and ends the path there by returning True. `options` go to `SCA`.
+    `told` sees a record of each strength, and ends the path there by returning True. `count` says how many weights of a
+    network are left, by default those that are not zero. `options` go to `SCA`.
     Strengths are leaves: all runs share one program.
     """
     order = np.asarray(strengths, float)
@@ -82,11 +84,11 @@ def path(
     rows, found, kept, alive = [], [], [], []
     for i, strength in enumerate(order):
         scaled = dataclasses.replace(problem, regularizer=scale(problem.regularizer, strength))
-        count = (4 * steps if first_steps is None else first_steps) if i == 0 else steps
+        length = (4 * steps if first_steps is None else first_steps) if i == 0 else steps
         sub = jax.random.fold_in(stir, i)
         method = SCA(scaled, **(options or {}))
         params = train(
-            method, params, data, steps=count, batch_size=batch_size, key=sub, records=1, finish=finish
+            method, params, data, steps=length, batch_size=batch_size, key=sub, records=1, finish=finish
         ).params
         network = params
         if refit:
@@ -97,7 +99,7 @@ def path(
         w = problem.layout(params).flatten(network)
         found.append(network)
         rows.append(np.asarray(_losses(problem, network, held), np.float64))
-        kept.append(int(jnp.sum(w != 0)))
+        kept.append(int(jnp.sum(w != 0)) if count is None else count(network))
         alive.append(_alive(problem.regularizer, w))
         record = {"strength": float(strength), "loss": float(rows[-1] @ share), "weights": kept[-1]}
         if told is not None and told(record) is True:

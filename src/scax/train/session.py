@@ -24,7 +24,7 @@ from .. import losses
 from ..batch import Batch
 from ..data import Preprocess, Table, open_table
 from ..files import load_checkpoint, save, save_checkpoint, write_text
-from ..models import MLP, compact
+from ..models import MLP
 from ..parallel import hosts
 from ..problem import Problem
 from ..regularizers import L1, L2, GroupLasso, Regularizer, neuron_groups
@@ -37,7 +37,7 @@ from .loop import evaluate
 from .reading import HELD_OUT, SHARDS, Data, read
 from .run_folder import FORMAT, RunFolderError, aside, environment, read_json, write_json
 from .scores import SCORES, score
-from .strength import MOST_ROWS, chosen, neurons_kept, set_aside, summary
+from .strength import MOST_ROWS, chosen, in_use, set_aside, summary
 
 MODEL, CHECKPOINT, METRICS = "model.safetensors", "checkpoint.safetensors", "metrics.jsonl"
 PATH = "path.json"  # how the strength was chosen, in a run with --strength auto
@@ -103,6 +103,7 @@ class Session:
             params,
             *set_aside(rows, config.seed),
             told=watch,
+            count=lambda params: in_use(self.net, params)["weights"],
             steps=max(20, config.steps // 10),
             batch_size=config.batch_size,
             key=jax.random.key(config.seed),
@@ -110,7 +111,7 @@ class Session:
         if hosts.agreed(stop()):
             return False
         names = list(self.data.preprocess.schema.features)
-        self.path = summary(found) | {"penalty": config.penalty, "names": names}
+        self.path = summary(found, self.net) | {"penalty": config.penalty, "names": names}
         if hosts.first():
             write_json(self.folder / PATH, self.path)
         regularizer = penalty(self.config, params, self.strength)
@@ -203,8 +204,7 @@ class Session:
             "damping": float(self.carry.state.damping),
         }
         if not self.problem.regularizer.smooth:
-            record["weights_kept"] = sum(int(jnp.count_nonzero(leaf)) for leaf in jax.tree.leaves(solution))
-            record["neurons_kept"] = neurons_kept(solution)
+            record |= self._kept(solution)
         if self.data.held_out is not None:
             x, y = self.data.held_out
             held = Batch(jnp.asarray(x[:HELD_OUT]), jnp.asarray(y[:HELD_OUT]))
@@ -216,6 +216,10 @@ class Session:
             record[SCORES[self.data.task].name] = score(self.data.task, z, y[:HELD_OUT], self.unit)
         self.carry = self.carry._replace(loss=jnp.zeros_like(self.carry.loss), taken=jnp.zeros_like(self.carry.taken))
         return _plain(record)
+
+    def _kept(self, solution: Any) -> dict[str, int]:
+        left = in_use(self.net, solution)
+        return {"weights_kept": left["weights"], "neurons_kept": left["neurons"]}
 
     def _scores(self, solution: Any) -> dict[str, Any]:
         """Objective, loss and score of a network that no record has seen."""
@@ -242,7 +246,7 @@ class Session:
         if kept == "best":
             final = min(records, key=lambda r: np.inf if r["validation_loss"] is None else r["validation_loss"])
         if not self.problem.regularizer.smooth:
-            final = final | self._scores(solution)  # of the network with its zeros
+            final = final | self._kept(solution) | self._scores(solution)  # of the network with its zeros
         results: dict[str, Any] = {
             "format": FORMAT,
             "kind": "train",
@@ -250,7 +254,7 @@ class Session:
             "score": dataclasses.asdict(SCORES[self.data.task]),
             "network": list(self.net.widths),
             "weights": self.weights,
-            "sparsity": sparsity(self.net, solution),
+            "sparsity": in_use(self.net, solution),
             "rows": {"train": self.data.rows, "validation": 0},
             "kept": kept,
             "final": final,
@@ -294,13 +298,6 @@ def penalty(config: TrainConfig, params: Any, strength: float | None = None) -> 
     if config.group:
         parts.append(GroupLasso(config.group, neuron_groups(params)))
     return functools.reduce(operator.add, parts)
-
-
-def sparsity(net: MLP, params: Any) -> dict[str, Any]:
-    """What is not zero in the weights, and which inputs are used."""
-    small = compact(net, params)
-    used = [] if not np.any(small.params[0]["weight"]) else small.inputs.tolist()
-    return {"weights": small.after.weights, "network": list(small.net.widths), "inputs": used}
 
 
 def start(folder: Path, config: TrainConfig, table: Table, preprocess: Preprocess, command: str) -> Session:

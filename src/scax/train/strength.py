@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..batch import Batch
+from ..models import MLP, compact
+from ..models.compact import used
 from ..problem import Problem
 from .path import Path, path
 
@@ -57,27 +59,28 @@ def _loss_of_zeros(problem: Problem, params: Any, rows: Any) -> float:
     return float(batch.shares(z.dtype) @ problem.loss.value(z, problem.loss.targets(batch.y, z.shape[1])))
 
 
-def survivors(found: Path) -> list[list[int]]:
-    """For each strength, the inputs of an MLP from which a weight leaves."""
-    first = [np.asarray(params[0]["weight"]) for params in found.params]
-    return [np.flatnonzero(np.any(weight != 0, axis=1)).tolist() for weight in first]
+def in_use(net: MLP, params: Any) -> dict[str, Any]:
+    """What a network with exact zeros consists of once what cannot change its outputs is left out (`scax.compact`):
+    weights, biases included; hidden neurons; the inputs it looks at; its widths, at least one unit each."""
+    small = compact(net, params)
+    units = used([np.asarray(layer["weight"]) for layer in params])
+    return {
+        "weights": small.after.weights,
+        "neurons": int(sum(np.sum(layer) for layer in units[1:-1])),
+        "inputs": np.flatnonzero(units[0]).tolist(),
+        "network": list(small.net.widths),
+    }
 
 
-def neurons_kept(params: Any) -> int:
-    """Hidden neurons of an MLP from which at least one weight leaves."""
-    return sum(int(np.sum(np.any(np.asarray(layer["weight"]) != 0, axis=1))) for layer in params[1:])
-
-
-def summary(found: Path) -> dict[str, Any]:
+def summary(found: Path, net: MLP) -> dict[str, Any]:
     """What a run folder keeps of a path: one entry per strength, and the places of the best and the chosen one."""
+    left = [in_use(net, params) for params in found.params]
     return {
         "strengths": found.strengths.tolist(),
         "loss": [float(v) for v in found.loss],
         "excess": [float(v) for v in found.excess],
         "error": [float(v) for v in found.error],
-        "weights": found.weights.tolist(),
-        "neurons": [neurons_kept(params) for params in found.params],
-        "inputs": survivors(found),
+        **{name: [each[name] for each in left] for name in ("weights", "neurons", "inputs")},
         "best": found.best,
         "chosen": found.suggested,
     }
