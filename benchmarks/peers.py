@@ -522,9 +522,14 @@ def markdown(results: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def named(parts: list[str]) -> list[str]:
+    """The cases whose names contain one of the parts."""
+    return [case.name for case in CASES if any(part in case.name for part in parts)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", nargs="*", default=NETWORKS)
+    parser.add_argument("--cases", nargs="*", help=f"substrings of case names; {' and '.join(NETWORKS)} by default")
     parser.add_argument("--peers", nargs="*", help="substrings of peers' names; all by default")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.2, help="per repeat and method")
@@ -534,6 +539,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put the table into docs/speed.md")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    options.cases = named(options.cases) if options.cases else list(NETWORKS)
+    if not options.cases:
+        parser.error(f"--cases: none has such a name; there are {', '.join(c.name for c in CASES)}.")
     if options.worker:
         work_one(options.worker, options.cases[0], options.repeats, options.seconds)
         return

@@ -5,6 +5,7 @@
 Runs `scax compare`, then writes docs/images/compare-diabetes.svg and the table between the markers in README.md.
 """
 
+import argparse
 import json
 import re
 import subprocess
@@ -41,6 +42,7 @@ def table(results: dict) -> str:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         subprocess.run([sys.executable, "-m", "scax", "compare", "--out", run], check=True)

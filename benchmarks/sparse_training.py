@@ -382,7 +382,7 @@ def picture(results: dict, file: Path) -> None:
             color = "#c2410c" if method.startswith("scax") else "#475569"
             panel.errorbar(np.mean(over), i, xerr=half, fmt="o", color=color, markersize=5, capsize=3)
         panel.axvline(1, color="#94a3b8", linewidth=1, linestyle="--")
-        panel.set_title(f"{name}\n{rows[0]['limit']} of {rows[0]['weights']} weights", fontsize=9)
+        panel.set_title(f"{name}\nat most {rows[0]['limit']} of {rows[0]['weights']} weights", fontsize=9)
         panel.grid(axis="x", color="#e2e8f0", linewidth=0.6)
         panel.tick_params(labelsize=8)
         panel.spines[["top", "right"]].set_visible(False)

@@ -155,3 +155,25 @@ def test_damaged_results(refused):
         assert "results.json" in refused("report", "run")
     Path("run/results.json").write_text(json.dumps({"kind": "compare", "format": 99}))
     assert "newer" in refused("report", "run")
+
+
+def test_what_is_complained_of_is_what_was_given(refused):
+    regression(Path("t.csv"))
+    start = ("train", "t.csv", "--target", "price")
+    assert "--strength is -1: it must be between 0 and 1,000,000" in refused(
+        *start, "--penalty", "l1", "--strength", "-1"
+    )
+    assert "t.csv is a file" in refused(*start, "--out", "t.csv/run")
+    assert "t.csv is a file" in refused("compare", "iris", "--out", "t.csv/run")
+
+
+def test_a_class_without_rows_to_train_on_is_a_warning(scax):
+    from scax.data import Split
+
+    held = Split(0.2, 0).held_out(0, 40)
+    numbered(Path("t.csv"), "a,b,kind", lambda i: f"{i},7,{'rare' if i == held.argmax() else 'ab'[i % 2]}")
+    outcome = scax("train", "t.csv", "--target", "kind", "--steps", "2", "--hidden", "2", "--out", "run")
+    assert outcome.code == 0, outcome.err
+    assert "The class 'rare' has no rows to train on" in outcome.err
+    assert "t.csv: 40 rows, 2 columns, 1 input." in outcome.out
+    assert "dropped            always the same value" in outcome.out

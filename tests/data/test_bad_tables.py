@@ -47,6 +47,19 @@ CASES = {
     ),
     "thousands": (_with("c", [i if i % 8 else '"1,234"' for i in range(40)]), "'1,234' in row 1 .*without separators"),
     "decimal comma": ("a;y\n" + "".join(f"{i},5;{i}\n" for i in range(40)), r"decimal comma \('\d*,5'\): write them"),
+    "percent": (
+        _with("c", [f"{i}.5%" for i in range(40)]),
+        r"percent signs.*\('\d+.5%'\): write them plainly \(\d+.5\)",
+    ),
+    "currency": (
+        _with("c", [f"${i % 3}.20" for i in range(40)]),
+        r"currency.*'\$\d.20'.*plainly \(\d.20\).*--category",
+    ),
+    "separators": (_with("c", [f'"{i},234.50"' for i in range(1, 41)]), r"separators \('\d+,234.50'\).*\(\d+234.50\)"),
+    "percent as target": (
+        "a,y\n" + "".join(f"{i},{i}.5%\n" for i in range(40)),
+        r"write them plainly, as \d+.5, or use",
+    ),
     "infinite": (_with("c", [i if i != 3 else "-inf" for i in range(40)]), r"'c' is infinite in row 4 \(-inf\)"),
     "overflow": (_with("c", [i if i != 3 else "1e999" for i in range(40)]), "'c' is infinite in row 4"),
     "huge": (_with("c", [i if i != 3 else "1e200" for i in range(40)]), "'c' has numbers beyond 1e150"),

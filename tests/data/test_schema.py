@@ -97,7 +97,7 @@ def test_shown_to_people():
     assert schema.show() == [
         ("size", "number", "20 missing"),
         ("color", "category (3)", ""),
-        ("id", "dropped", "dropped: numbers the rows"),
+        ("id", "dropped", "numbers the rows"),
         ("y", "target: 2 classes", "whole numbers, few of them: taken as classes"),
     ]
     assert schema.features == ("size", "size is missing", "color=b", "color=g", "color=r")
@@ -127,3 +127,9 @@ def test_json_round_trip_and_refusals():
     for change in ({"mean": [0.0]}, {"scale": [0.0, 1.0]}, {"median": [float("nan"), 0.0]}, {"target_scale": -1}):
         with pytest.raises(TableError, match="does not fit"):
             Preprocess.from_json(pre.to_json() | change)
+
+
+def test_dressed_numbers_may_be_categories_and_words_are_not_numbers():
+    table = {"c": [f"{i % 3}0%" for i in range(30)], "d": [f"size {i % 3}" for i in range(30)], "y": list(range(30))}
+    found = Preprocess.fit(table, "y", categories=("c",)).schema
+    assert [c.kind for c in found.columns] == ["category", "category"]

@@ -133,3 +133,8 @@ print(*model.predict(table).tolist())
     run = subprocess.run([sys.executable, "-c", code, tmp_path / "m"], check=True, capture_output=True, text=True)
     expected = scax.load(tmp_path / "m").predict({"size": [1.0, 2.0, None], "color": ["r", "g", "purple"]})
     assert [float(v) for v in run.stdout.split()] == expected.tolist()
+
+
+def test_a_model_prints_as_a_line():
+    layers = tuple((np.ones((a, b)), np.ones(b)) for a, b in ((2, 3), (3, 1)))
+    assert repr(model.Model(layers, "tanh", "linear", "identity")) == "Model(2/3/1, tanh, identity, 13 weights)"

@@ -7,9 +7,11 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from scax.report.build import build
+from scax.report.build import build, build_picture
+from scax.report.charts import confusion
 from scax.report.comparison import comparison_page
-from scax.report.summary import headline, interval, iterations_to, places, rows
+from scax.report.summary import best, headline, interval, iterations_to, places, rows
+from scax.train.run_folder import RunFolderError
 
 from .results import results
 
@@ -153,3 +155,32 @@ def test_held_out_rows_of_one_class_are_not_a_divergence():
     assert "diverged" not in page
     assert "there is no AUC" in page
     assert "Test AUC against" not in page
+
+
+def test_bold_is_the_best_of_a_column():
+    found = results()  # lower is better: SCA has the best objective, and is made to have the worst score
+    for name, score in (("sca", 3000.0), ("sgd", 1000.0), ("adam", 2000.0)):
+        found["methods"][name]["score"] = [score, score + 300, score - 300]
+    assert best(rows(found), False) == {
+        "objective": {"sca"}, "score": {"sgd"}, "near": {"sca"}, "iterations": {"sca"}, "seconds": {"sca"},
+    }  # fmt: skip
+    assert best(rows(found), True)["score"] == {"sca"}
+    page = comparison_page(found)
+    assert "<b>1,000 <small>± 745</small></b>" in page
+    assert "<td>3,000 <small>" in page
+
+
+def test_many_classes_are_thinned_out():
+    truth = np.arange(60) % 45
+    names = [f"kind {i}" for i in range(45)]
+    svg = confusion("c", truth, truth, names)
+    assert 15 <= svg.count("kind ") / 2 <= 20
+    assert re.findall(r">(\d+)</text>", svg) == []
+    assert len(re.findall(r">\d+</text>", confusion("c", truth % 5, truth % 5, names[:5]))) == 5
+
+
+def test_a_picture_is_of_a_comparison(tmp_path):
+    (tmp_path / "config.toml").touch()
+    (tmp_path / "results.json").write_text('{"kind": "train"}')
+    with pytest.raises(RunFolderError, match="picture is made of a run of `scax compare`"):
+        build_picture(tmp_path, tmp_path / "x.svg")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scax.report.numbers import number, short, ticks
+from scax.report.numbers import margin, number, short, ticks
 
 
 @pytest.mark.parametrize(
@@ -17,9 +17,10 @@ def test_numbers_in_sentences(value, text):
 @pytest.mark.parametrize(
     ("values", "texts"),
     [
-        ([1e5, 1.2e5, 1.4e5], ["10⁵", "1.2·10⁵", "1.4·10⁵"]),
-        ([0, 1e5, 2e5], ["0", "10⁵", "2·10⁵"]),
-        ([-2e5, -1e5], ["-2·10⁵", "-10⁵"]),
+        ([8e4, 1e5, 1.2e5], ["80,000", "100,000", "120,000"]),
+        ([1e6, 1.2e6, 1.4e6], ["10⁶", "1.2·10⁶", "1.4·10⁶"]),
+        ([0, 5e5, 1e6], ["0", "5·10⁵", "10⁶"]),
+        ([-2e6, -1e6], ["-2·10⁶", "-10⁶"]),
         ([1000.1, 1000.2], ["1,000.1", "1,000.2"]),
         ([1e-17, 0.25, 0.5], ["0", "0.25", "0.5"]),
         ([12_500, 15_000], ["12,500", "15,000"]),
@@ -37,3 +38,7 @@ def test_no_two_ticks_look_alike():
         values = np.arange(6) * rng.choice([1, 2, 2.5, 5]) * 10.0 ** rng.integers(-6, 7) + rng.integers(0, 9) * 1e5
         assert len(set(ticks(values.tolist()))) == 6
     assert short(138_700.0) == "1.387·10⁵"
+
+
+def test_margins_have_no_exponents():
+    assert [margin(v) for v in (2013.4, 123.4, 12.34, 0.01234)] == ["2,013", "123", "12", "0.012"]

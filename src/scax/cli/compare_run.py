@@ -13,13 +13,14 @@ from rich.table import Table
 from ..data import Preprocess, open_table
 from ..data.bundled import BUNDLED, Arrays, bundled
 from ..data.datasets import REMOTE, find
-from ..report.summary import NEAR, Interval, headline, missing, places, rows, without_score
+from ..report.numbers import margin
+from ..report.summary import NEAR, Interval, best, headline, missing, places, rows, without_score
 from ..train import methods as known
 from ..train.compare import Settings, compare
 from ..train.run_folder import FORMAT, environment
 from . import interrupts
 from .errors import UserError
-from .words import near
+from .words import count, near
 
 
 def methods(wanted: list[str]) -> list[str]:
@@ -106,7 +107,7 @@ def show(results: dict[str, Any]) -> None:
     found = rows(results)
     network = "/".join(map(str, results["network"]))
     title = (
-        f"{data['name']}: {data['rows']:,} rows, {data['columns']} inputs, {network} network, "
+        f"{data['name']}: {count(data['rows'], 'row')}, {count(data['columns'], 'input')}, {network} network, "
         f"{run['steps']:,} iterations, {_times(run['repeats'])}"
     )
     table = Table(
@@ -124,24 +125,25 @@ def show(results: dict[str, Any]) -> None:
     for name in heads:
         table.add_column(name, justify="right", vertical="bottom", no_wrap=True)
     digits = places(r.objective.mean for r in found), places(r.score.mean for r in found)
+    leading = best(found, results["score"]["larger_is_better"])
     for row in found:
-        chosen = row.setting.split(" (")[0].replace(",", "")
+        bold = lambda column, text, name=row.name: f"[bold]{text}[/]" if name in leading[column] else text
         table.add_row(
-            row.label,
-            _interval(row.objective, digits[0]),
-            _interval(row.score, digits[1], missing(results)),
-            "–" if row.near is None else f"{row.near:,}",
-            "–" if row.iterations is None else f"{row.iterations:,}",
-            f"{row.seconds:.3f}",
-            chosen,
-            style="bold" if row.name == "sca" else None,
+            f"[bold]{row.label}[/]" if row.name == "sca" else row.label,
+            bold("objective", _interval(row.objective, digits[0])),
+            bold("score", _interval(row.score, digits[1], missing(results))),
+            bold("near", "–" if row.near is None else f"{row.near:,}"),
+            bold("iterations", "–" if row.iterations is None else f"{row.iterations:,}"),
+            bold("seconds", f"{row.seconds:.3f}"),
+            row.setting.split(" (")[0].replace(",", ""),
         )
     console.print(table)
     console.print(headline(results, found), soft_wrap=True)
     if note := without_score(results):
         console.print(note, soft_wrap=True)
     console.print(
-        "Baselines: best of the learning rates and decays tried, by training objective; ±: half a 95% interval.",
+        "Baselines: best of the learning rates and decays tried, by training objective; ±: half a 95% interval; "
+        "bold: the best.",
         style="dim",
         soft_wrap=True,
     )
@@ -181,4 +183,4 @@ def _times(n: int) -> str:
 def _interval(value: Interval, digits: int, otherwise: str = "diverged") -> str:
     if value.mean != value.mean:
         return otherwise
-    return f"{value.mean:.{digits}f}" + ("" if value.half is None else f" ± {value.half:.2g}")
+    return f"{value.mean:,.{digits}f}" + ("" if value.half is None else f" ± {margin(value.half)}")

@@ -8,7 +8,7 @@ from .errors import UserError
 def absurd(name: str, value: float | int, least: float | int, most: float | int) -> None:
     """Refuse a value outside a range in which it could mean anything."""
     if not math.isfinite(value) or not least <= value <= most:
-        raise UserError(f"--{name} is {value:g}: it must be between {least:,g} and {most:,g}.")
+        raise UserError(f"--{name} is {value:g}: it must be between {least:,.10g} and {most:,.10g}.")
 
 
 def names(option: str, text: str) -> list[str]:

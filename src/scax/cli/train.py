@@ -162,9 +162,11 @@ def _strengths(l2: float | None, l1: float, group: float, penalty: str, strength
     if strength == "auto":
         return strengths | {"penalty": penalty, "strength": strength}
     try:
-        return strengths | {penalty: float(strength)}
+        value = float(strength)
     except ValueError:
         raise UserError(f"--strength is {strength!r}: give a number, or auto.") from None
+    absurd("strength", value, 0, 1e6)
+    return strengths | {penalty: value}
 
 
 def _require_tensorboard(folder: Path | None) -> None:

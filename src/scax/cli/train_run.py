@@ -21,6 +21,7 @@ from ..train.tensorboard import EventFiles
 from . import interrupts
 from .errors import INTERRUPTED
 from .live import Display
+from .words import count
 
 SHOWN = 24  # columns of a table listed in the terminal; schema.json has them all
 
@@ -45,6 +46,8 @@ def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool, e
     with _resumable(folder):
         with interrupts.anywhere():
             session = sessions.start(folder, config, table, preprocess, command)
+        for warning in session.data.warnings:
+            print(f"scax: warning: {warning}", file=sys.stderr)
         with interrupts.patient(_go_on(folder)):
             hosts.meet()
             with locked(folder):
@@ -77,7 +80,7 @@ def _run(
         held = 0 if session.data.held_out is None else len(session.data.held_out[0])
         print(
             f"Training a {'/'.join(map(str, session.net.widths))} network ({session.weights:,} weights) on "
-            f"{session.data.rows:,} rows; {held:,} held out."
+            f"{count(session.data.rows, 'row')}; {held:,} held out."
         )
     if session.undecided:
         _choose(session, machine)
@@ -146,8 +149,8 @@ def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
         print("Nothing is left of the network: it gives the same answer for every row. A weaker penalty leaves more.")
     elif left["weights"] < results["weights"]:
         print(
-            f"{left['weights']:,} of {results['weights']:,} weights are in use, and {len(left['inputs'])} of {inputs} "
-            f"{'input' if inputs == 1 else 'inputs'}; without the others the network is "
+            f"{left['weights']:,} of {results['weights']:,} weights are in use, and {len(left['inputs'])} of "
+            f"{count(inputs, 'input')}; without the others the network is "
             f"{'/'.join(map(str, left['network']))}."
         )
     print(f"Model: {model}")
@@ -157,7 +160,8 @@ def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
 def show_schema(name: str, schema: Any) -> None:
     """What was found in the table."""
     lines = schema.show()
-    print(f"{name}: {schema.rows:,} rows, {len(schema.columns)} columns, {schema.width} inputs.")
+    found = (count(schema.rows, "row"), count(len(schema.columns), "column"), count(schema.width, "input"))
+    print(f"{name}: {', '.join(found)}.")
     width = min(28, max(len(n) for n, *_ in lines))
     kinds = max(len(k) for _, k, _ in lines)
     shown = lines if len(lines) <= SHOWN else [*lines[: SHOWN - 2], lines[-1]]

@@ -4,6 +4,11 @@ import difflib
 from collections.abc import Iterable
 
 
+def count(n: int, what: str) -> str:
+    """ "1 row", "1,200 rows"."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
 def near(name: str, names: Iterable[str]) -> str:
     """ " Did you mean 'adam'?", or what there is to choose from."""
     names = list(names)

@@ -21,6 +21,8 @@ _DATE = re.compile(
     r"|\d{1,2}[- ][A-Za-z]{3,9}[- ]\d{2,4}.*|[A-Za-z]{3,9} \d{1,2},? \d{4}.*"
 )
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+|[+-]?\d+")
+#: a number with a sign of currency, a percent sign, or separators of thousands
+_DRESSED = re.compile(r"[+-]?[$€£¥]?\s?[+-]?\d[\d,' ]*(\.\d*)?\s?[%$€£¥]?")
 _LEAVE_OUT = "leave it out (drop, --drop)"
 
 
@@ -49,6 +51,11 @@ def column(table: str, name: str, found: Tallied, max_levels: int, forced: bool)
         return _number(where, name, found, missing)
     if found.words <= 0.2 * found.present:
         raise _text_among_numbers(where, found)
+    if _share(found, _DECIMAL_COMMA) <= 0.8 and (example := _dressed(found)):
+        raise TableError(
+            f"{where} has numbers with signs of currency, percent signs or separators ({example[:40]!r}): write them "
+            f"plainly ({_plainly(example)}), or take the column as a category (--category)."
+        )
     return _category(where, name, found, max_levels, missing)
 
 
@@ -102,11 +109,21 @@ def target(table: str, name: str, found: Tallied, task: str | None) -> Target:
     if task == "regression":
         if found.words or found.declared == "boolean":
             row, text = found.first_word or (0, "a boolean")
+            if parse(_plainly(text)) is not None:
+                raise TableError(
+                    f"{where} has numbers with signs or separators ({text[:40]!r}): write them plainly, as "
+                    f"{_plainly(text)}."
+                )
             raise TableError(
                 f"{where} is not a number in row {row + 1} ({text[:40]!r}): correct it, or use classification."
             )
         finite(where, found)
         return Target(name, "regression")
+    if task is None and (example := _dressed(found)):
+        raise TableError(
+            f"{where} has numbers with signs or separators ({example[:40]!r}): write them plainly, as "
+            f"{_plainly(example)}, or use classification (task, --task)."
+        )
     few = not found.overflow and len(found.counts) <= FEW_VALUES
     alike = len(found.counts) <= 2 or found.rows >= 5 * len(found.counts)
     numbers = found.words == 0 and found.declared != "boolean"
@@ -158,8 +175,9 @@ def finite(where: str, found: Tallied) -> None:
 
 def _text_among_numbers(where: str, found: Tallied) -> TableError:
     row, text = found.first_word or (0, "")
-    plain = re.sub(r"[\s,'$€£%]", "", text)
-    hint = " Write numbers without separators, units or signs of currency." if parse(plain) is not None else ""
+    hint = ""
+    if parse(_plainly(text)) is not None:
+        hint = " Write numbers without separators, units or signs of currency."
     return TableError(
         f"{where} has numbers, but {text[:40]!r} in row {row + 1} ({found.words:,} such row(s)). Correct it or leave "
         f"it empty, or take the column as a category (--category).{hint}"
@@ -171,6 +189,19 @@ def _share(found: Tallied, pattern: re.Pattern) -> float:
     if not found.words:
         return 0.0
     return sum(c for t, c in found.counts.items() if pattern.fullmatch(t)) / max(1, sum(found.counts.values()))
+
+
+def _dressed(found: Tallied) -> str | None:
+    """One of the texts, if most rows are numbers with signs or separators."""
+    if found.words <= 0.2 * found.present or _share(found, _DRESSED) <= 0.8:
+        return None
+    return next((text for text in found.counts if parse(text) is None and _DRESSED.fullmatch(text)), None)
+
+
+def _plainly(text: str) -> str:
+    """A number without signs and separators; a single comma with other than three digits after it is a point."""
+    text = re.sub(r"[\s'$€£¥%]", "", text)
+    return text.replace(",", ".") if re.fullmatch(r"[+-]?\d*,(\d{1,2}|\d{4,})", text) else text.replace(",", "")
 
 
 def _booleans(found: Tallied) -> bool:

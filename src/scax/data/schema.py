@@ -81,7 +81,8 @@ class Schema:
         for c in self.columns:
             kind = f"category ({len(c.levels)})" if c.kind == "category" else c.kind
             remarks = [f"{c.missing:,} missing"] if c.missing else []
-            lines.append((c.name, kind, "; ".join(remarks + ([c.note] if c.note else []))))
+            note = c.note.removeprefix("dropped: ") if c.kind == "dropped" else c.note
+            lines.append((c.name, kind, "; ".join(remarks + ([note] if note else []))))
         t = self.target
         kind = f"target: {len(t.classes)} classes" if t.task == "classification" else "target: number"
         return [*lines, (t.name, kind, t.note)]

@@ -25,7 +25,7 @@ _LINK_OF_LOSS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Model:
     """A network that predicts.
 
@@ -39,6 +39,15 @@ class Model:
     link: str
     preprocess: Preprocess | None = None
     info: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        weights = sum(weight.size + bias.size for weight, bias in self.layers)
+        about = f"{'/'.join(map(str, self.widths))}, {self.activation}, {self.link}, {weights:,} weights"
+        if self.preprocess is not None:
+            schema = self.preprocess.schema
+            used = len(schema.used)
+            about += f", {schema.target.name!r} from {used} column{'s' * (used != 1)}"
+        return f"Model({about})"
 
     @property
     def widths(self) -> tuple[int, ...]:

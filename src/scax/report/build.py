@@ -36,6 +36,10 @@ def build_picture(folder: Path, path: Path) -> Path:
     """Write one SVG picture of a comparison."""
     from .picture import picture
 
+    if (folder / "config.toml").exists():
+        raise RunFolderError(
+            f"{folder} is a run of `scax train`: a picture is made of a run of `scax compare`. Leave --picture out."
+        )
     write_text(path, picture(_comparison(folder)))
     return path
 

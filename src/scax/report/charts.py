@@ -10,6 +10,8 @@ from ..train.scores import roc
 from .numbers import short, ticks
 from .svg import FAINT, GRID, INK, SERIES, SHADES, figure, styled, to_svg
 
+MOST_CLASSES = 20  # named, and their counts written, in a confusion matrix
+
 
 class Curve(NamedTuple):
     """One line: values [repeats, records] over x [records]; color is its place in the page's palette."""
@@ -195,14 +197,17 @@ def confusion(name: str, truth: np.ndarray, prediction: np.ndarray, classes: Seq
             for j in range(k):
                 shade = round(10 * float(share[i, j]))
                 ax.add_patch(_square(j, i, SHADES[shade]))
-                if counts[i, j]:
+                if counts[i, j] and k <= MOST_CLASSES:
                     color = "#ffffff" if shade >= 6 else INK
                     ax.text(j, i, str(counts[i, j]), ha="center", va="center", fontsize=size, color=color)
         ax.set_xlim(-0.5, k - 0.5)
         ax.set_ylim(k - 0.5, -0.5)
         ax.set_aspect("equal")
-        ax.set_xticks(range(k), classes, fontsize=size, rotation=0 if k <= 4 or max(map(len, classes)) < 3 else 45)
-        ax.set_yticks(range(k), classes, fontsize=size)
+        named = range(0, k, -(-k // MOST_CLASSES))
+        names = [text if len(text) <= 18 else f"{text[:17]}…" for text in (classes[i] for i in named)]
+        flat = k <= 4 or max(map(len, names)) < 3
+        ax.set_xticks(named, names, fontsize=size, rotation=0 if flat else 45 if k <= 12 else 90)
+        ax.set_yticks(named, names, fontsize=size)
         ax.tick_params(length=0)
         ax.set_xlabel("predicted")
         ax.set_ylabel("true")

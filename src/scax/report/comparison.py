@@ -7,7 +7,8 @@ import numpy as np
 
 from ..train.scores import one_class
 from . import charts, page
-from .summary import NEAR, Interval, Row, headline, missing, places, rows, without_score
+from .numbers import margin
+from .summary import NEAR, Interval, Row, best, headline, missing, places, rows, without_score
 
 
 def comparison_page(results: dict[str, Any]) -> str:
@@ -64,7 +65,7 @@ def _how_to_read(results) -> str:
     better = "higher" if score["larger_is_better"] else "lower"
     tried = len(results["grid"]["rates"]) * len(results["grid"]["decays"])
     return (
-        "Objective: average training loss plus penalty, lower is better. "
+        "Bold: the best of a column. Objective: average training loss plus penalty, lower is better. "
         f"Test {score['name']} is on held-out rows, {better} is better. Mean ± half a 95% interval over repeats; the "
         "difference is paired (same splits) and marked * where its interval excludes zero. "
         f"Each baseline runs at the one of {tried} learning rates and decays that gave it the lowest training "
@@ -82,16 +83,18 @@ def _table(results, table: list[Row]) -> str:
     ]  # fmt: skip
     digits = places(r.objective.mean for r in table), places(r.score.mean for r in table)
     body = []
+    leading = best(table, results["score"]["larger_is_better"])
     for row, color in zip(table, _colors(table), strict=True):
+        bold = lambda column, text, name=row.name: f"<b>{text}</b>" if name in leading[column] else text
         cells = [
             page.key(color) + escape(row.label),
-            interval(row.objective, digits[0]),
+            bold("objective", interval(row.objective, digits[0])),
             difference(row.objective_less_ours, digits[0]),
-            interval(row.score, digits[1], missing(results)),
+            bold("score", interval(row.score, digits[1], missing(results))),
             difference(row.score_less_ours, digits[1]),
-            "–" if row.near is None else f"{row.near:,}",
-            "–" if row.iterations is None else f"{row.iterations:,}",
-            f"{row.seconds:.3f}",
+            bold("near", "–" if row.near is None else f"{row.near:,}"),
+            bold("iterations", "–" if row.iterations is None else f"{row.iterations:,}"),
+            bold("seconds", f"{row.seconds:.3f}"),
             escape(row.setting),
         ]
         body.append(("ours" if row.name == "sca" else "", cells))
@@ -101,13 +104,13 @@ def _table(results, table: list[Row]) -> str:
 def interval(value: Interval, digits: int, otherwise: str = "diverged") -> str:
     if not np.isfinite(value.mean):
         return otherwise
-    return f"{value.mean:.{digits}f}" + ("" if value.half is None else f" <small>± {value.half:.2g}</small>")
+    return f"{value.mean:,.{digits}f}" + ("" if value.half is None else f" <small>± {margin(value.half)}</small>")
 
 
 def difference(value: Interval | None, digits: int) -> str:
     if value is None or not np.isfinite(value.mean):
         return "–"
-    return f"{value.mean:+.{digits}f}{'*' if value.excludes_zero else ''}".replace("-", "−")
+    return f"{value.mean:+,.{digits}f}{'*' if value.excludes_zero else ''}".replace("-", "−")
 
 
 def _colors(table: list[Row]) -> list[int]:

@@ -14,9 +14,14 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
-def short(value: float, digits: int = 4) -> str:
-    """On an axis: this many digits at most, powers of ten for large and small ones (1.5·10⁵)."""
-    if value and (abs(value) >= 1e5 or abs(value) < 1e-3):
+def margin(half: float) -> str:
+    """After a ±: two digits, or all that stand before the point."""
+    return f"{half:,.0f}" if half >= 100 else f"{half:.2g}"
+
+
+def short(value: float, digits: int = 4, large: float = 1e5) -> str:
+    """On an axis: this many digits at most, powers of ten for `large` and small ones (1.5·10⁵)."""
+    if value and (abs(value) >= large or abs(value) < 1e-3):
         mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
         if "." in mantissa:
             mantissa = mantissa.rstrip("0").rstrip(".")
@@ -34,4 +39,5 @@ def ticks(values: Sequence[float]) -> list[str]:
     known = sorted({float(v) for v in values})
     gap = min((b - a for a, b in itertools.pairwise(known)), default=max(map(abs, known), default=0.0))
     digits = next((n for n in range(1, 12) if all(abs(float(f"{v:.{n - 1}e}") - v) <= 0.02 * gap for v in known)), 12)
-    return [short(v, digits) if abs(v) > 1e-9 * gap else "0" for v in values]  # 1e-17 is a 0 of matplotlib's
+    large = 1e6 if all(abs(v) < 1e6 for v in known) else 1e5  # one way of writing for neighbors
+    return [short(v, digits, large) if abs(v) > 1e-9 * gap else "0" for v in values]  # 1e-17 is a 0 of matplotlib's

@@ -70,6 +70,23 @@ def rows(results: dict[str, Any]) -> list[Row]:
     return out
 
 
+def best(table: list[Row], larger_is_better: bool) -> dict[str, set[str]]:
+    """For each column of the table, the methods with the best value in it."""
+    sign = -1 if larger_is_better else 1
+    columns = {
+        "objective": {r.name: r.objective.mean for r in table},
+        "score": {r.name: sign * r.score.mean for r in table},
+        "near": {r.name: r.near for r in table},
+        "iterations": {r.name: r.iterations for r in table},
+        "seconds": {r.name: r.seconds for r in table},
+    }
+    out = {}
+    for column, values in columns.items():
+        known = {name: v for name, v in values.items() if v is not None and math.isfinite(v)}
+        out[column] = {name for name, v in known.items() if v == min(known.values())} if len(table) > 1 else set()
+    return out
+
+
 def setting(method: dict[str, Any]) -> str:
     chosen = method["setting"]
     if chosen is None:

@@ -77,15 +77,16 @@ def _headline(run: Run, several: bool) -> str:
     final, rows = run.results["final"], run.results["rows"]
     widths = "/".join(map(str, run.results["network"]))
     told = f"{start}A {widths} network after {run.config.steps:,} iterations on {rows['train']:,} rows"
-    if name in final:
-        if final[name] is None and one_class(run.results["task"], run.results["truth"]):
-            told += f"; the {rows['validation']:,} rows held out are of one class, so there is no {name}"
-        else:
-            told += f": {name} {number(final[name])} on {rows['validation']:,} rows held out"
+    alike = name in final and final[name] is None and one_class(run.results["task"], run.results["truth"])
+    if name in final and not alike:
+        told += f": {name} {number(final[name])} on {rows['validation']:,} rows held out"
+    if run.results["kept"] == "best":
+        loss = "the loss on rows held out" if alike else "their loss"
+        told += f", at step {final['step']:,}, where {loss} was lowest"
+    if alike:
+        told += f"; the {rows['validation']:,} rows held out are of one class, so there is no {name}"
     if (left := run.results.get("sparsity")) and left["weights"] < run.results["weights"]:
         told += f"; {left['weights']:,} of {run.results['weights']:,} weights are in use"
-    if run.results["kept"] == "best":
-        told += f", at step {final['step']:,}, where their loss was lowest"
     return told + "."
 
 
@@ -119,7 +120,8 @@ def _with_the_end(run: Run, key: str, x: np.ndarray, y: np.ndarray) -> tuple[np.
     left = None if run.results is None else run.results.get("sparsity")
     if left is None or not key.endswith("_kept") or not np.isfinite(y).any():
         return x, y
-    return np.append(x, x[-1]), np.append(y, left["weights"] if key == "weights_kept" else left["neurons"])
+    neurons = left.get("neurons", sum(left["network"][1:-1]))  # older runs did not count them
+    return np.append(x, x[-1]), np.append(y, left["weights"] if key == "weights_kept" else neurons)
 
 
 def _column(run: Run, name: str) -> np.ndarray:

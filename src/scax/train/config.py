@@ -43,7 +43,7 @@ class TrainConfig:
         ):  # fmt: skip
             value = getattr(self, name)
             if not math.isfinite(value) or not least <= value <= most:
-                return f"--{name.replace('_', '-')} is {value:g}: it must be between {least:,g} and {most:,g}."
+                return f"--{name.replace('_', '-')} is {value:g}: it must be between {least:,.10g} and {most:,.10g}."
         if self.keep not in KEEPS:
             return f"--keep is {self.keep!r}: choose {' or '.join(KEEPS)}."
         if self.task not in TASKS:

@@ -28,6 +28,7 @@ class Data:
     held_out: tuple[np.ndarray, np.ndarray] | None
     rows: int
     digest: str
+    warnings: tuple[str, ...] = ()  # sentences for people
 
     @property
     def task(self) -> str:
@@ -66,7 +67,20 @@ def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path
     if rows < 1:
         raise RunFolderError(f"{table.name} leaves no rows to train on: lower --validation.")
     held_out = (held[0], held[1]) if held and len(held[0]) else None
-    return Data(preprocess, feed, held_out, rows, digest)
+    warnings = _untrained(preprocess, feed.y) if isinstance(feed, MemoryFeed) else ()
+    return Data(preprocess, feed, held_out, rows, digest, warnings)
+
+
+def _untrained(preprocess: Preprocess, y: Any) -> tuple[str, ...]:
+    """A warning if all rows of a class are held out."""
+    classes = preprocess.schema.target.classes
+    gone = [str(c) for i, c in enumerate(classes) if i not in set(np.unique(np.asarray(y)).astype(int).tolist())]
+    if not gone:
+        return ()
+    told = ", ".join(map(repr, gone[:5])) + (f" and {len(gone) - 5:,} more" if len(gone) > 5 else "")
+    which = f"class {told} has" if len(gone) == 1 else f"classes {told} have"
+    advice = "Give more rows, hold out fewer (--validation), or try another --seed."
+    return (f"The {which} no rows to train on, for all of them are held out, and will not be predicted. {advice}",)
 
 
 def _of_shards(shards: Shards, config: TrainConfig) -> MemoryFeed | StreamFeed:

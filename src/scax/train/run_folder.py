@@ -32,6 +32,9 @@ def refuse_existing(path: Path) -> None:
     """A run is never written over another."""
     if path.exists():
         raise RunFolderError(f"{path} exists already. Give another --out, or remove it first.")
+    above = next((parent for parent in path.parents if parent.exists()), None)
+    if above is not None and not above.is_dir():
+        raise RunFolderError(f"{path} cannot be made, for {above} is a file. Give another --out.")
 
 
 @contextlib.contextmanager
