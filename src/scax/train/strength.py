@@ -16,7 +16,8 @@ from .path import Path, path
 STRENGTHS = np.geomspace(1e-4, 0.1, 13)
 #: Training rows that take part at most, and the share of them that judges.
 MOST_ROWS, FRACTION = 20_000, 0.25
-#: The path ends where this much of what the best network gains over outputs of 0 is lost: stronger only leaves less.
+#: The path ends where this much of what the best network gains over outputs of 0 is lost, and as much of its weights
+#: gone: stronger only leaves less. While weights stay, a network may be worse because it still fits the noise.
 HOPELESS = 0.5
 
 
@@ -41,15 +42,27 @@ def chosen(
 
     `options` are those of `path`.
     """
-    best, nothing = np.inf, _loss_of_zeros(problem, params, validation)
+    hopeless = until_hopeless(_loss_of_zeros(problem, params, validation))
 
     def watch(record: dict[str, float]) -> bool:
-        nonlocal best
-        best = min(best, record["loss"])
-        lost = record["loss"] - best > HOPELESS * max(nothing - best, 0)
-        return (told is not None and told(record) is True) or lost
+        over = hopeless(record)
+        return (told is not None and told(record) is True) or over
 
     return path(problem, STRENGTHS, params=params, data=data, validation=validation, told=watch, **options)
+
+
+def until_hopeless(nothing: float) -> Callable[[dict[str, float]], bool]:
+    """Whether a path may end with a record, told one by one; `nothing` is the loss of outputs that are 0."""
+    best = {"loss": np.inf, "weights": np.inf}
+
+    def hopeless(record: dict[str, float]) -> bool:
+        nonlocal best
+        if record["loss"] < best["loss"]:
+            best = record
+        gain, lost = nothing - best["loss"], record["loss"] - best["loss"]
+        return bool(0 < HOPELESS * gain < lost and record["weights"] <= (1 - HOPELESS) * best["weights"])
+
+    return hopeless
 
 
 def _loss_of_zeros(problem: Problem, params: Any, rows: Any) -> float:
