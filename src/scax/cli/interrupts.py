@@ -31,7 +31,9 @@ def _note(number: int, frame: FrameType | None) -> None:
         _leave(words or "stopped.")
     if words is None:
         raise KeyboardInterrupt
-    _tell("stopping after this piece of work; Ctrl-C once more to stop at once.\n")
+    slow = threading.Timer(1.5, _tell, ("stopping after this piece of work; Ctrl-C once more to stop at once.\n",))
+    slow.daemon = True  # not heard of where the piece is short
+    slow.start()
 
 
 def _tell(words: str) -> None:
