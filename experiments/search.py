@@ -23,7 +23,6 @@ import numpy as np
 
 import scax
 
-from . import defaults
 from .defaults import CASES, load, network, over_grid, starts
 
 RESULTS = pathlib.Path(__file__).parent.parent / "docs" / "results" / "search.json"
@@ -161,9 +160,8 @@ def objectives(net, problem, data, batch: int, settings: list[Setting], ends: tu
     return values.T.reshape(len(settings), SEEDS, -1).mean(1)
 
 
-def tuned_adam(net, problem, data, batch: int, ridge: float) -> np.ndarray:
+def tuned_adam(net, problem, data, batch: int) -> np.ndarray:
     """The best over learning rates, constant or cosine decay to each of the ends, last or averaged iterate."""
-    defaults.LAMBDA = ridge
     grid = jnp.asarray([(r, h) for r in RATES for h in (0, *ENDS)], jnp.float32)
     found = np.asarray(over_grid("Adam", problem, grid, *starts(net, SEEDS), data, ENDS, batch), float).mean(1)
     return np.nan_to_num(found, nan=np.inf).min(axis=(0, 2))
@@ -178,8 +176,7 @@ class Problems:
         self.adam = {}
         for name, table in TABLES.items():
             data = self.tables[name]
-            self.adam[name] = tuned_adam(*table.problem(data[0].shape[1]), data, table.batch, table.ridge)
-        defaults.LAMBDA = 1e-3
+            self.adam[name] = tuned_adam(*table.problem(data[0].shape[1]), data, table.batch)
 
     def judge(self, settings: list[Setting]) -> dict[str, np.ndarray]:
         """Percent over U* in the one kind of problems, logarithms of the ratio to tuned Adam in the other."""

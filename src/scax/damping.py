@@ -118,10 +118,10 @@ class Relative(Damping):
     S is a batch's curvature (`Iteration.spread`: for the squared loss the average of ‖J_i − J̄‖², without the direction
     that all samples share), which τ competes with in the surrogate: measured in it, one number serves inputs, losses
     and widths of any size. S̄ is its average over all batches so far; with n each batch has less say against the
-    displacement carried over from all those before it. A batch of few rows says little
-    about the others, and a loss that flattens out (κ, `Loss.caution`) does not stop the surrogate from fitting it: both
-    are damped more. The boost rises by `rise` at a step that is not taken, up to a million, and falls back by `fall`,
-    down to 1, at each one that is. With `centered=False` S keeps the common direction (`Iteration.curvature`).
+    displacement carried over from all those before it. A batch of few rows says little about the others, and a loss
+    that flattens out (κ, `Loss.caution`) does not stop the surrogate from fitting it: both are damped more. The boost
+    rises by `rise` at a step that is not taken, up to a million, and falls back by `fall`, down to 1, at each one that
+    is. With `centered=False` S keeps the common direction (`Iteration.curvature`).
     """
 
     share: Number = 0.016

@@ -45,9 +45,9 @@ class Held:
 class LowRank:
     """`rank` rows B; ς_n = share · min(1, 20/L)^noise · (1 + n/scale)^growth is their weight against the batch's.
 
-    A batch of many rows knows its curvature itself. M is an average with
-    weights growing like n^recent over the batches looked at. An `automatic` one is there only for up to 1000 weights,
-    smooth penalties, a `Relative` damping and no blocks.
+    A batch of many rows knows its curvature itself. M is an average with weights growing like n^recent over the batches
+    looked at. An `automatic` one is there only for up to 1000 weights, smooth penalties, a `Relative` damping and no
+    blocks.
     """
 
     rank: int = static(default=16)
@@ -79,10 +79,10 @@ class LowRank:
         return None if self.automatic and size > SMALL else min(self.rank, size)
 
     def at(
-        self, held: Held, n: Int[Array, ""], lin: Linearization, weight: Float[Array, "l k"], size: Float[Array, ""]
+        self, held: Held, n: Int[Array, ""], lin: Linearization, weight: Float[Array, "l k"], batch: Float[Array, ""]
     ) -> tuple[Float[Array, ""], Held]:
-        """(ς_n, B with this batch in it); `weight` is s_i ½H_ikk of every row and output, `size` L."""
-        few = jnp.minimum(ROWS / size, 1) ** self.noise
+        """(ς_n, B with this batch in it); `weight` is s_i ½H_ikk of every row and output, `batch` L."""
+        few = jnp.minimum(ROWS / batch, 1) ** self.noise
         strength = self.share * few * (1 + n / self.scale) ** self.growth
 
         @exact

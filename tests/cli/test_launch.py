@@ -96,6 +96,24 @@ def test_a_death_ends_the_others_and_any_number_goes_on(scax, x64):
     np.testing.assert_allclose(weights("run"), weights("alone"), rtol=1e-8, atol=1e-10)
 
 
+def test_a_polite_kill_is_heard_by_a_process_that_has_joined(monkeypatch, tmp_path):
+    """JAX's own service for such signals would take it away, and the run would go on to its end."""
+    monkeypatch.chdir(tmp_path)
+    regression(Path("t.csv"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    flags = ("--hosts", address, "--processes", "1", "--process-id", "0", "--save-every", "0")
+    process = begin(*TRAIN, "--steps", "10000000", "--out", "run", *flags)
+    try:
+        wait_for("run", 3, process)
+        process.terminate()
+        _, err = ended(process, 130)
+    finally:
+        process.kill()
+    assert "scax resume run" in err
+
+
 def test_refusals(refused):
     regression(Path("t.csv"))
     assert "launch runs train and resume, not 'predict'" in refused("launch", "-n", "2", "--", "predict", "run")

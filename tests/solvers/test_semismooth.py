@@ -145,6 +145,7 @@ def test_layers_and_columns_give_the_same_gram(kind, x64, monkeypatch):
     from scax.linearize import active as module
 
     monkeypatch.setattr(module, "FEW", 8)
+    monkeypatch.setattr(module, "AT_ONCE", 16)  # of 87 columns
     net = scax.MLP((4, 7, 5, 2))
     params = start(net, 1)
     layout = Layout.of(params)

@@ -3,8 +3,9 @@
 A handler that raises does so wherever Python happens to be. Within a callback of a compiled library the exception is
 swallowed, and the command goes on as if nothing had been asked; or the library is left in a state in which it crashes.
 So every signal is noted. While a command is patient it looks at `asked` between pieces of work, and the first signal
-does nothing else; a second one ends the process at once, for what is on disk is whole at every moment. Elsewhere a
-signal raises, and `check` is where it is obeyed should that be swallowed.
+does nothing else; a second one ends the process when Python has its turn again, for what is on disk under its own name
+is whole at every moment. Elsewhere a signal raises, and `check` is where it is obeyed should that be swallowed; a third
+one ends the process.
 """
 
 import contextlib
@@ -51,6 +52,7 @@ def _leave(words: str) -> None:
 def listen() -> Iterator[None]:
     """Note signals from here on; at the end all is as it was."""
     _seen.clear()
+    del _patience[1:]
     try:
         before = {number: signal.signal(number, _note) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # not in the main thread
@@ -88,8 +90,8 @@ def patient(words: str = "stopped.") -> Iterator[None]:
 @contextlib.contextmanager
 def anywhere() -> Iterator[None]:
     """Work that a signal may end anywhere."""
-    _patience.append(None)
     try:
+        _patience.append(None)
         check()
         yield
         check()

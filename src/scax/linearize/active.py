@@ -16,6 +16,8 @@ from .structured import Layer, Structured
 ROOM = (1 / 64, 1 / 8, 1 / 2)
 #: Below this many columns they are all used, masked: gathering costs more than it saves.
 FEW = 1024
+#: Columns that are formed at a time: all of them at once would be J.
+AT_ONCE = 8192
 
 
 def active(lin: Linearization, d: ProxDerivative) -> "Active":
@@ -137,8 +139,9 @@ class Layered(Active):
                 right.append(blocks[leaf].T)
             else:
                 use, a, g = layers[leaf]
-                back = jax.linear_transpose(use.arrange, self.lin.leaves[leaf])
-                grid = jnp.indices((1 if a is None else a.shape[1], g.shape[1]), dtype)
+                like = jax.ShapeDtypeStruct(self.lin.leaves[leaf].shape, jnp.float32)
+                back, out = jax.linear_transpose(use.arrange, like), jax.eval_shape(use.arrange, like).dtype
+                grid = jnp.indices((1 if a is None else a.shape[1], g.shape[1]), out)
                 row, column = (jnp.ravel(back(part)[0]).astype(jnp.int32) for part in grid)
                 which.append(row if a is None else tall + row)
                 where.append(wide + column)
@@ -183,12 +186,11 @@ def gathered(
 
     def some(room: int, weight):
         index, there = _first(weight, room)
-        rows = columns(index)
-        return (rows * jnp.where(there, weight[index], 0)[:, None]).T @ rows
+        return _products(columns, index, jnp.where(there, weight[index], 0))
 
     def every():
-        rows = columns(slice(None))
-        return (rows * weight[:, None]).T @ rows
+        index = slice(None) if size <= AT_ONCE else jnp.arange(size, dtype=jnp.int32)
+        return _products(columns, index, weight)
 
     if size < FEW:
         return every()
@@ -200,6 +202,22 @@ def gathered(
         missing = sum(jnp.asarray(jnp.count_nonzero(1 - weight) > room, jnp.int32) for room in rooms)
         which = jnp.where(which < len(rooms), which, len(rooms) + missing)
     return jax.lax.switch(which, [*branches, every])
+
+
+def _products(
+    columns: Callable[[Any], Float[Array, "r m"]], index: Int[Array, "r"] | slice, weight: Float[Array, "r"]
+) -> Float[Array, "m m"]:
+    """Σ weight c cᵀ over the columns of `index`, some thousands of them at a time."""
+
+    def part(index, weight):
+        rows = columns(index)
+        return (rows * weight[:, None]).T @ rows
+
+    if isinstance(index, slice) or index.shape[0] <= AT_ONCE:
+        return part(index, weight)
+    index, weight = (jnp.pad(a, (0, -a.shape[0] % AT_ONCE)).reshape(-1, AT_ONCE) for a in (index, weight))
+    zero = jnp.zeros_like(part(index[0], weight[0]))
+    return jax.lax.scan(lambda total, given: (total + part(*given), None), zero, (index, weight))[0]
 
 
 def _first(weight: Float[Array, "q"], room: int) -> tuple[Int[Array, "r"], Bool[Array, "r"]]:

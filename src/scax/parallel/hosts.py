@@ -4,6 +4,7 @@ JAX's own runtime connects them (`jax.distributed`). All run the same program on
 by `Parallel`; the first process decides what depends on a clock or a signal, writes the files, and talks.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -25,6 +26,8 @@ def join(coordinator: str | None = None, processes: int | None = None, number: i
     import jax
 
     global _joined
+    with contextlib.suppress(AttributeError):
+        jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM away from the command
     local = coordinator is not None and coordinator.rpartition(":")[0] in ("127.0.0.1", "localhost")
     jax.distributed.initialize(
         coordinator,

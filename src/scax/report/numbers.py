@@ -11,12 +11,12 @@ def number(value: float | None) -> str:
     """In a sentence or a table: four digits, or all that stand before the point (0.1234, 16,115, 138,700)."""
     if value is None or not math.isfinite(value):
         return "not finite"
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+    return f"{value:,.0f}" if 999.95 <= abs(value) < 1e9 else f"{value + 0.0:.4g}"
 
 
 def margin(half: float) -> str:
     """After a ±: two digits, or all that stand before the point."""
-    return f"{half:,.0f}" if half >= 100 else f"{half:.2g}"
+    return f"{half:,.0f}" if half >= 99.5 else f"{half:.2g}"
 
 
 def short(value: float, digits: int = 4, large: float = 1e5) -> str:

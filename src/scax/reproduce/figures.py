@@ -80,10 +80,10 @@ def draw(ax, curve: dict[str, Any], key: str, label: str, strong: bool, band: bo
     ax.set_xscale("log")
     ax.set_xlim(1, x[-1])
     ax.xaxis.set_major_locator(LogLocator(numticks=6))
-    ax.xaxis.set_major_formatter(FuncFormatter(short))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.yaxis.set_major_locator(MaxNLocator(5))
-    ax.yaxis.set_major_formatter(FuncFormatter(short))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
 
 
 def susy_convergence(found: dict[str, Any]) -> str:
@@ -141,7 +141,7 @@ def speedup(found: dict[str, Any]) -> str:
             ax.set_xlabel("C, blocks")
             ax.set_xticks(blocks, [str(c) for c in blocks])
             ax.xaxis.set_minor_formatter(NullFormatter())
-            ax.yaxis.set_major_formatter(FuncFormatter(short))
+            ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
         left.set_ylabel("processor seconds per iteration")
         right.set_ylabel(f"speed-up over C = {blocks[0]}")
         _legend_above(fig, left, 3)

@@ -74,7 +74,8 @@ def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path
 def _untrained(preprocess: Preprocess, y: Any) -> tuple[str, ...]:
     """A warning if all rows of a class are held out."""
     classes = preprocess.schema.target.classes
-    gone = [str(c) for i, c in enumerate(classes) if i not in set(np.unique(np.asarray(y)).astype(int).tolist())]
+    there = set(np.unique(np.asarray(y)).astype(int).tolist())
+    gone = [str(c) for i, c in enumerate(classes) if i not in there]
     if not gone:
         return ()
     told = ", ".join(map(repr, gone[:5])) + (f" and {len(gone) - 5:,} more" if len(gone) > 5 else "")
