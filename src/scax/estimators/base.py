@@ -303,7 +303,8 @@ class SCAEstimator(Sparsity, BaseEstimator):
 
     def _options(self, smooth: bool) -> dict[str, Any]:
         """Of the method."""
-        options: dict[str, Any] = dict(self.sca_params or {})
+        # A memory of curvature helps small batches on long runs; here it would take most of the time of a fit.
+        options: dict[str, Any] = {"metric": None} | (self.sca_params or {})
         if smooth:
             options.setdefault("solver", Auto(tolerance=NEWTON_TOLERANCE))
         if not isinstance(self.damping, str):
