@@ -1,10 +1,12 @@
 """The defaults look after themselves: any units, any width, and back on course after an accident."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import scax
@@ -182,3 +184,21 @@ def test_carry_approaches_one():
     for wrong in ({"initial": 1.0, "scale": 5.0}, {"initial": -0.1, "scale": 5.0}, {"initial": 0.9, "scale": 0.0}):
         with pytest.raises(ValueError, match="must be"):
             scax.Approach(**wrong)
+
+
+@pytest.mark.parametrize("options", [{}, {"metric": None}], ids=["default", "no memory"])
+def test_tables_as_people_have_them(options):
+    """Standardized inputs, a weak ridge, many steps: below Adam with a good learning rate, decayed to the very end."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1000, 8)).astype(np.float32)
+    y = np.sin(2 * x[:, 0]) * x[:, 1] + np.maximum(x[:, 2], 0) * x[:, 3] + 0.3 * rng.normal(size=1000)
+    y = ((y - y.mean()) / y.std()).astype(np.float32)
+    net = scax.MLP((8, 32, 16, 1), activation="relu")
+    problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-4))
+    adam = scax.baseline(optax.adam(optax.cosine_decay_schedule(1e-2, 1000)), problem)
+    init, keys = functools.partial(net.init, dtype=jnp.float32), jax.random.split(jax.random.key(0), 3)
+    ends = [
+        scax.train_many(method, init, (x, y), keys=keys, steps=1000, batch_size=20, records=1).history["objective"][-1]
+        for method in (scax.SCA(problem, **options), adam)
+    ]
+    assert np.mean(ends[0]) < 0.8 * np.mean(ends[1])

@@ -47,6 +47,7 @@ def results(
             "devices": ["1 × cpu"], "cores": 2, "float64": False,
         },
         "task": task,
+        "one_class": [],
         "score": {"name": score, "larger_is_better": task != "regression"},
         "network": [5, 4, k],
         "weights": 29,

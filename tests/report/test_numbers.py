@@ -8,7 +8,15 @@ from scax.report.numbers import margin, number, short, ticks
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(138_700.2, "138,700"), (16_115.4, "16,115"), (0.0123456, "0.01235"), (1e12, "1e+12"), (None, "not finite")],
+    [
+        (138_700.2, "138,700"),
+        (16_115.4, "16,115"),
+        (999.96, "1,000"),
+        (-0.0, "0"),
+        (0.0123456, "0.01235"),
+        (1e12, "1e+12"),
+        (None, "not finite"),
+    ],
 )
 def test_numbers_in_sentences(value, text):
     assert number(value) == text
@@ -41,4 +49,4 @@ def test_no_two_ticks_look_alike():
 
 
 def test_margins_have_no_exponents():
-    assert [margin(v) for v in (2013.4, 123.4, 12.34, 0.01234)] == ["2,013", "123", "12", "0.012"]
+    assert [margin(v) for v in (2013.4, 123.4, 99.7, 12.34, 0.01234)] == ["2,013", "123", "100", "12", "0.012"]

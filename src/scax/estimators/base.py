@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from ..files.network import forward
 from ..losses import Loss
 from ..models import MLP
-from ..models.compact import used
+from ..models.compact import used, weights_used
 from ..problem import Problem
 from ..regularizers import L1, L2, ElasticNet, GroupLasso, Regularizer, neuron_groups
 from ..sca import SCA
@@ -24,7 +24,7 @@ from . import epochs, parameters, strength
 from .network import TRAINABLE, Network, from_params, glorot, padded_features, to_params
 from .rows import merge
 from .scaling import Scaling
-from .sparsity import Sparsity, in_use
+from .sparsity import Sparsity
 
 #: Rows of an automatic batch at most; and the linear system of one step, with a row per sample and output, is kept
 #: near this size.
@@ -290,12 +290,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
             "loss": found.loss,
             "excess": found.excess,
             "error": found.error,
-            "weights": np.array(
-                [
-                    sum(in_use(w, a, b) for w, a, b in zip(weights, on, on[1:], strict=False))
-                    for weights, on in zip(networks, units, strict=True)
-                ]
-            ),
+            "weights": np.array([weights_used(weights) for weights in networks]),
             "neurons": np.array([sum(int(np.sum(layer)) for layer in on[1:-1]) for on in units]),
             "features": np.array([on[0] for on in units]),
         }

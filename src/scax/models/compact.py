@@ -131,5 +131,12 @@ def used(kernels: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [there & on for there, on in zip(reached, reversed(leading), strict=True)]
 
 
+def weights_used(kernels: Sequence[np.ndarray]) -> int:
+    """How many weights between units in use are not zero."""
+    units = used(kernels)
+    ways = zip(kernels, units[:-1], units[1:], strict=True)
+    return sum(int(np.count_nonzero(kernel[a][:, b])) for kernel, a, b in ways)
+
+
 def _at_least_one(keep: np.ndarray) -> np.ndarray:
     return keep if np.any(keep) else np.arange(len(keep)) == 0

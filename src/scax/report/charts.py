@@ -64,7 +64,7 @@ def draw_curves(ax, lines: Sequence[Curve], xlabel: str, ylabel: str, wild_start
     if counts:
         ax.set_ylim(0, 1.06 * max(high, 1))
         ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    ax.xaxis.set_major_formatter(_Ticks())
+    ax.xaxis.set_major_formatter(Ticks())
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
@@ -81,7 +81,7 @@ def _y_axis(ax, low: float, high: float, log: bool) -> None:
         margin = 0.06 * (high - low)
         ax.set_ylim(low - margin, high + margin)
         ax.yaxis.set_major_locator(MaxNLocator(5))
-    ax.yaxis.set_major_formatter(_Ticks())
+    ax.yaxis.set_major_formatter(Ticks())
     ax.yaxis.set_minor_formatter(NullFormatter())
 
 
@@ -101,11 +101,11 @@ def damping(name: str, steps: np.ndarray, tau: np.ndarray, accepted: np.ndarray)
         floor = float(np.nanmin(tau))
         above.set_ylim(floor / 2, max(float(np.nanmax(tau)) * 2, floor * 20))
         above.yaxis.set_major_locator(LogLocator(numticks=4))
-        above.yaxis.set_major_formatter(_Ticks())
+        above.yaxis.set_major_formatter(Ticks())
         above.yaxis.set_minor_formatter(NullFormatter())
         below.set_ylim(-0.05, 1.08)
         below.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.0f}%"))
-        below.xaxis.set_major_formatter(_Ticks())
+        below.xaxis.set_major_formatter(Ticks())
         below.xaxis.set_minor_formatter(NullFormatter())
         below.set_xlabel("iteration")
         return to_svg(fig, name)
@@ -124,7 +124,7 @@ def kept(name: str, count: np.ndarray, loss: np.ndarray, error: np.ndarray, best
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         ax.yaxis.set_major_locator(MaxNLocator(5))
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(_Ticks())
+            axis.set_major_formatter(Ticks())
         ax.set_xlabel(label)
         ax.set_ylabel("loss on rows set aside")
         return to_svg(fig, name)
@@ -164,7 +164,7 @@ def scatter(name: str, truth: np.ndarray, prediction: np.ndarray, unit: str) -> 
         ax.set_ylabel(f"predicted {unit}")
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(MaxNLocator(6))
-            axis.set_major_formatter(_Ticks())
+            axis.set_major_formatter(Ticks())
         return to_svg(fig, name)
 
 
@@ -220,7 +220,7 @@ def _square(x: float, y: float, color: str):
     return Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=color, edgecolor=GRID, linewidth=0.5)
 
 
-class _Ticks(Formatter):
+class Ticks(Formatter):
     """The labels of an axis, chosen together."""
 
     def format_ticks(self, values) -> list[str]:

@@ -45,7 +45,7 @@ def rows(results: dict[str, Any]) -> list[Row]:
     finals = {name: _finals(method) for name, method in methods.items()}
     level = finals.get(REFERENCE)
     best = np.nanmin(list(finals.values()), axis=0)
-    unscored = set(results.get("one_class", ()))  # repeats in which no method can have an AUC
+    unscored = set(results["one_class"])  # repeats in which no method can have an AUC
     scored = lambda values: [v for i, v in enumerate(values) if i not in unscored]
     out = []
     for name, method in methods.items():
@@ -157,7 +157,7 @@ def headline(results: dict[str, Any], table: list[Row]) -> str:
 
 def without_score(results: dict[str, Any]) -> str:
     """A sentence on repeats whose held-out rows are of one class; empty where there are none."""
-    less, all_, name = len(results.get("one_class", ())), results["settings"]["repeats"], results["score"]["name"]
+    less, all_, name = len(results["one_class"]), results["settings"]["repeats"], results["score"]["name"]
     if not less:
         return ""
     if less == all_:
@@ -167,7 +167,7 @@ def without_score(results: dict[str, Any]) -> str:
 
 def missing(results: dict[str, Any]) -> str:
     """What stands in place of a score that is not finite."""
-    return "–" if len(results.get("one_class", ())) == results["settings"]["repeats"] else "diverged"
+    return "–" if len(results["one_class"]) == results["settings"]["repeats"] else "diverged"
 
 
 def places(values) -> int:

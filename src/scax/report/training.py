@@ -120,8 +120,7 @@ def _with_the_end(run: Run, key: str, x: np.ndarray, y: np.ndarray) -> tuple[np.
     left = None if run.results is None else run.results.get("sparsity")
     if left is None or not key.endswith("_kept") or not np.isfinite(y).any():
         return x, y
-    neurons = left.get("neurons", sum(left["network"][1:-1]))  # older runs did not count them
-    return np.append(x, x[-1]), np.append(y, left["weights"] if key == "weights_kept" else neurons)
+    return np.append(x, x[-1]), np.append(y, left["weights" if key == "weights_kept" else "neurons"])
 
 
 def _column(run: Run, name: str) -> np.ndarray:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from ..report.charts import short
+from ..report.charts import Ticks
 from ..report.picture import standalone
 from ..report.svg import FAINT, SERIES, figure, styled, to_svg
 from .configs import LABELS
@@ -80,10 +80,10 @@ def draw(ax, curve: dict[str, Any], key: str, label: str, strong: bool, band: bo
     ax.set_xscale("log")
     ax.set_xlim(1, x[-1])
     ax.xaxis.set_major_locator(LogLocator(numticks=6))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    ax.xaxis.set_major_formatter(Ticks())
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.yaxis.set_major_locator(MaxNLocator(5))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    ax.yaxis.set_major_formatter(Ticks())
 
 
 def susy_convergence(found: dict[str, Any]) -> str:
@@ -141,7 +141,7 @@ def speedup(found: dict[str, Any]) -> str:
             ax.set_xlabel("C, blocks")
             ax.set_xticks(blocks, [str(c) for c in blocks])
             ax.xaxis.set_minor_formatter(NullFormatter())
-            ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+            ax.yaxis.set_major_formatter(Ticks())
         left.set_ylabel("processor seconds per iteration")
         right.set_ylabel(f"speed-up over C = {blocks[0]}")
         _legend_above(fig, left, 3)
