@@ -1,17 +1,20 @@
 """Whole trainings to sparse networks: SCA's paths against gradient methods that prune, at equal sparsity.
 
 python -m benchmarks.sparse_training --prepare splits.npz --data-dir DIR [--splits 20]
-python -m benchmarks.sparse_training --splits-file splits.npz [--jobs 16] [--sets casp] [--networks paper wide]
+python -m benchmarks.sparse_training --splits-file splits.npz [--jobs 16] [--sets casp] [--networks paper]
+python -m benchmarks.sparse_training --splits-file splits.npz --networks wide --sets casp --methods dense log
 python -m benchmarks.sparse_training --show docs/results/sparse-training-paper.json [--picture docs/images/NAME.svg]
 
 The first command reads the tables and stores the splits; the second needs nothing but JAX, optax and this package, and
 spreads (set, network, some splits) over processes of one core each. Per split a quarter of the rows is for the test; a
 fifth of the others is held out and makes every choice: strength, learning rate, ridge, refit or not. Each method gives
 its best network with at most a quarter of the weights. "Dense" is SCA with the best of some ridges, and with the same
-steps on all rows at the end that the sparse runs get.
+steps on all rows at the end that the sparse runs get. With --methods only these are run, and their numbers replace what
+the results file has of them; the others stay.
 """
 
 import argparse
+import dataclasses
 import functools
 import json
 import os
@@ -29,18 +32,56 @@ SETS = {
     "skillcraft1": (18, 15, 10, 1),
     "winequality-white": (11, 10, 4, 1),
 }
-NETWORKS = {"paper": None, "wide": (40, 20)}
 SHARE = 0.25
 BATCH = 32
-STRENGTHS = {"l1": np.geomspace(3e-4, 1.2e-2, 15), "group": np.geomspace(3e-4, 2e-2, 15)}
-STRENGTHS["gradients"] = np.geomspace(5e-4, 2e-2, 15)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Hidden layers, steps with the first and with each further strength, and what is tried."""
+
+    hidden: tuple[int, ...] | None
+    first: int
+    next: int
+    strengths: dict[str, np.ndarray]
+    ridges: tuple[float, ...]
+    refits: tuple[float, ...]
+
+    @property
+    def steps(self) -> int:
+        """Those of a path, which every other method has too."""
+        return self.first + (len(self.strengths["log"]) - 1) * self.next
+
+
+NETWORKS = {
+    "paper": Plan(
+        None,
+        4000,
+        500,
+        {
+            "l1": np.geomspace(3e-4, 1.2e-2, 15),
+            "group": np.geomspace(3e-4, 2e-2, 15),
+            "log": np.geomspace(3e-3, 2e-1, 15),
+            "gradients": np.geomspace(5e-4, 2e-2, 15),
+        },
+        ridges=(1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
+        refits=(1e-4, 1e-3),
+    ),
+    "wide": Plan(
+        (100, 50),
+        20000,
+        5000,
+        {"log": np.geomspace(2e-4, 2e-3, 9)},
+        ridges=(1e-5, 3e-5, 1e-4, 3e-4),
+        refits=(1e-5, 1e-4),
+    ),
+}
 STRONGER = {"parkinsons": 4}  # further strengths for ℓ1, where not every split gets below a quarter otherwise
-FIRST, NEXT = 4000, 500
-STEPS = FIRST + 14 * NEXT
 RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
 DECAYS = (0.0, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1)  # ridges of Adam with pruning
-RIDGES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
-METHODS = ("scax l1", "scax l1, no refit", "scax group", "proximal adam", "proxsgd", "adam, pruned", "lassonet")
+OURS = ("scax log", "scax log, no refit", "scax l1", "scax l1, no refit", "scax group")
+OTHERS = ("proximal adam", "proxsgd", "adam, pruned", "lassonet")
+PARTS = ("dense", "log", "l1", "group", "others")
 
 
 # -- the splits --------------------------------------------------------------------------------------
@@ -86,10 +127,10 @@ def split_of(x: np.ndarray, y: np.ndarray, order: np.ndarray) -> dict:
 # -- one split ---------------------------------------------------------------------------------------
 
 
-def compared(widths: tuple[int, ...], split: dict, seed: int, lassonet: bool, stronger: int = 0) -> dict:
-    """All methods on one split; `stronger`: strengths to add at the strong end of ℓ1's path."""
-    import dataclasses
-
+def compared(
+    widths: tuple[int, ...], plan: Plan, split: dict, seed: int, parts: list[str], lassonet: bool, stronger: int = 0
+) -> dict:
+    """Some methods on one split; `stronger`: strengths to add at the strong end of ℓ1's path."""
     import jax
     import jax.numpy as jnp
     from jax.flatten_util import ravel_pytree
@@ -116,6 +157,7 @@ def compared(widths: tuple[int, ...], split: dict, seed: int, lassonet: bool, st
         same = float(jnp.max(jnp.abs(small.apply(test[0]) - net.apply(candidates[i][0], test[0]))))
         return {
             "weights": sizes[i],
+            "held": error(candidates[i][0], held),
             "test": error(candidates[i][0], test),
             "setting": candidates[i][1],
             "widths": list(small.net.widths),
@@ -133,43 +175,53 @@ def compared(widths: tuple[int, ...], split: dict, seed: int, lassonet: bool, st
     squared = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
     everything = scax.Support(np.ones(flat.size, bool))
     dense = []
-    for ridge in RIDGES:
+    for ridge in plan.ridges if "dense" in parts else ():
         problem = dataclasses.replace(squared, regularizer=scax.L2(ridge))
-        end = scax.train(scax.SCA(problem), start, train, steps=STEPS, batch_size=BATCH, records=1).params
+        end = scax.train(scax.SCA(problem), start, train, steps=plan.steps, batch_size=BATCH, records=1).params
         dense.append((end, ridge))
         further = dataclasses.replace(squared, regularizer=scax.L2(ridge) + everything)
         dense.append((scax.finish(further, end, train), ridge))
-    chosen = min(dense, key=lambda c: error(c[0], held))
-    timed("dense", {"test": error(chosen[0], test), "ridge": chosen[1], "weights": int(flat.size)})
+    if dense:
+        chosen = min(dense, key=lambda c: error(c[0], held))
+        timed("dense", {"test": error(chosen[0], test), "ridge": chosen[1], "weights": int(flat.size)})
 
-    units = {"l1": scax.L1(1.0), "group": scax.GroupLasso(1.0, scax.neuron_groups(start))}
+    units = {
+        "log": scax.LogSum(1.0), "l1": scax.L1(1.0), "group": scax.GroupLasso(1.0, scax.neuron_groups(start)),
+    }  # fmt: skip
     for name, unit in units.items():
+        if name not in parts:
+            continue
         problem = dataclasses.replace(squared, regularizer=unit)
-        strengths = STRENGTHS[name]
+        strengths = plan.strengths[name]
         if name == "l1":
             further = strengths[-1] * (strengths[-1] / strengths[-2]) ** np.arange(1, stronger + 1)
             strengths = np.concatenate([strengths, further])
         path = scax.path(
-            problem, strengths, params=start, data=train, validation=held, steps=NEXT, first_steps=FIRST,
+            problem, strengths, params=start, data=train, validation=held, steps=plan.next, first_steps=plan.first,
             batch_size=BATCH, key=jax.random.key(seed),
         )  # fmt: skip
         candidates: list[tuple[Any, Any]] = list(zip(path.params, [float(s) for s in path.strengths], strict=True))
         small = [c for c, size in zip(candidates, path.weights, strict=True) if 0 < size <= limit]
         for params, strength in small:
-            for ridge in (1e-4, 1e-3):
-                end = scax.refit(problem, params, train, steps=FIRST, batch_size=BATCH, ridge=ridge)
+            for ridge in plan.refits:
+                end = scax.refit(problem, params, train, steps=plan.first, batch_size=BATCH, ridge=ridge)
                 candidates.append((end, [strength, ridge]))
+                kept = scax.L2(ridge) + scax.Support(np.asarray(ravel_pytree(params)[0] != 0))
+                further = dataclasses.replace(squared, regularizer=kept)
+                candidates.append((scax.finish(further, end, train), [strength, ridge]))
         row[f"scax {name}, no refit"] = best(candidates[: len(path.params)])
         timed(f"scax {name}", best(candidates) | {"path": path.weights.tolist(), "candidates": len(candidates)})
 
-    grid = jnp.asarray([(r, s) for r in RATES for s in STRENGTHS["gradients"]], jnp.float32)
+    if "others" not in parts:
+        return row
+    grid = jnp.asarray([(r, s) for r in RATES for s in plan.strengths["gradients"]], jnp.float32)
     given = flat, tuple(map(jnp.asarray, train)), jax.random.key(seed)
     for name in ("proximal adam", "proxsgd"):
-        ends = gradients(net, name)(grid, *given)
+        ends = gradients(net, name, plan.steps)(grid, *given)
         timed(name, best([(back(w), g) for w, g in zip(ends, np.asarray(grid).tolist(), strict=True)]))
 
     settings = [(rate, ridge) for rate in RATES for ridge in DECAYS]
-    pruned = gradients(net, "adam, pruned")(jnp.asarray(settings, jnp.float32), *given)
+    pruned = gradients(net, "adam, pruned", plan.steps)(jnp.asarray(settings, jnp.float32), *given)
     timed("adam, pruned", best([(back(w), list(s)) for w, s in zip(pruned, settings, strict=True)]))
     if lassonet:
         timed("lassonet", lasso_network(widths, split, limit, seed))
@@ -177,7 +229,7 @@ def compared(widths: tuple[int, ...], split: dict, seed: int, lassonet: bool, st
 
 
 @functools.cache
-def gradients(net, name: str):
+def gradients(net, name: str, steps: int):
     """(settings, first weights, rows, key) to the last weights of each setting, compiled once for all splits."""
     import jax
     import jax.numpy as jnp
@@ -189,11 +241,11 @@ def gradients(net, name: str):
         rate, other = setting
         ones = jnp.ones_like(w)
         if name != "adam, pruned":
-            return proximal(net, back, w, data, key, rate, other, ones, STEPS, name)
-        w = proximal(net, back, w, data, key, rate, 0.0, ones, STEPS * 2 // 3, "proximal adam", other)
+            return proximal(net, back, w, data, key, rate, other, ones, steps, name)
+        w = proximal(net, back, w, data, key, rate, 0.0, ones, steps * 2 // 3, "proximal adam", other)
         mask = (jnp.abs(w) >= jnp.sort(jnp.abs(w))[-int(SHARE * w.size)]).astype(w.dtype)
         key = jax.random.fold_in(key, 1)
-        return proximal(net, back, w, data, key, rate / 3, 0.0, mask, STEPS // 3, "proximal adam", other)
+        return proximal(net, back, w, data, key, rate / 3, 0.0, mask, steps // 3, "proximal adam", other)
 
     return jax.jit(jax.vmap(one, in_axes=(0, None, None, None)))
 
@@ -266,13 +318,12 @@ def work(options: argparse.Namespace) -> None:
     """Some splits of one set and network, in this process; a line of JSON each."""
     arrays = np.load(options.splits_file)
     (name,), (network,) = options.sets, options.networks
-    hidden = NETWORKS[network]
-    widths = SETS[name] if hidden is None else (SETS[name][0], *hidden, 1)
+    plan = NETWORKS[network]
+    widths = SETS[name] if plan.hidden is None else (SETS[name][0], *plan.hidden, 1)
     x, y = arrays[f"{name}/x"], arrays[f"{name}/y"]
     for seed in options.only:
-        row = compared(
-            widths, split_of(x, y, arrays[f"{name}/orders"][seed]), seed, options.lassonet, STRONGER.get(name, 0)
-        )
+        split = split_of(x, y, arrays[f"{name}/orders"][seed])
+        row = compared(widths, plan, split, seed, options.methods, options.lassonet, STRONGER.get(name, 0))
         print(json.dumps({"set": name, "network": network, "widths": widths} | row), flush=True)
 
 
@@ -310,7 +361,7 @@ def spread(options: argparse.Namespace) -> list[dict]:
         command = [
             sys.executable, "-m", "benchmarks.sparse_training", "--splits-file", str(options.splits_file),
             "--sets", name, "--networks", network, *(["--lassonet"] if options.lassonet else []),
-            "--only", *map(str, piece),
+            "--methods", *options.methods, "--only", *map(str, piece),
         ]  # fmt: skip
         # lines go to a file's worth of pipe: a few kilobytes per split, below a pipe's buffer
         running.append((subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=quiet), task))
@@ -319,13 +370,20 @@ def spread(options: argparse.Namespace) -> list[dict]:
     return rows
 
 
+def chosen(row: dict) -> dict:
+    """SCA's result on one split: of the penalties, the one with the least error on the rows held out."""
+    return min((row[m] for m in OURS if row.get(m, {}).get("test") is not None), key=lambda told: told.get("held", np.inf))
+
+
 def markdown(results: dict) -> str:
-    """Mean test MSE at no more than a quarter of the weights, and the paired differences to SCA's better penalty."""
+    """Mean test MSE at no more than a quarter of the weights, and the paired differences to SCA, its penalty chosen on rows held out."""
     lines = [
-        "| network | set | splits | dense | " + " | ".join(METHODS) + " | weights kept | over dense | ≤ 1% |",
-        "|---|---|---|---|" + "---|" * len(METHODS) + "---|---|---|",
+        "| network | set | splits | dense | scax | "
+        + " | ".join(OURS + OTHERS)
+        + " | weights kept | over dense | ≤ 1% |",
+        "|---|---|---|---|---|" + "---|" * len(OURS + OTHERS) + "---|---|---|",
     ]
-    pairs = ["| network | set | " + " | ".join(METHODS[3:]) + " | at or below all |", "|---|---|" + "---|" * 5]
+    pairs = ["| network | set | " + " | ".join(OTHERS) + " | at or below all |", "|---|---|" + "---|" * 5]
     for network in NETWORKS:
         for name in SETS:
             rows = [r for r in results["rows"] if r["set"] == name and r["network"] == network]
@@ -333,21 +391,20 @@ def markdown(results: dict) -> str:
                 continue
             dense = np.array([r["dense"]["test"] for r in rows])
             value = lambda r, m: np.nan if m not in r or r[m]["test"] is None else r[m]["test"]
-            errors = {m: np.array([value(r, m) for r in rows]) for m in METHODS}
-            ours = min(
-                ("scax l1", "scax group"), key=lambda m: np.inf if np.isnan(errors[m]).any() else errors[m].mean()
-            )
-            share = np.mean([r[ours]["weights"] / r["weights"] for r in rows])
+            errors = {m: np.array([value(r, m) for r in rows]) for m in OURS + OTHERS}
+            ours = [chosen(r) for r in rows]
+            share = np.mean([one["weights"] / r["weights"] for one, r in zip(ours, rows, strict=True)])
+            own = np.array([one["test"] for one in ours])
             cells = ["none" if np.isnan(e).any() else f"{e.mean():.4f}" for e in errors.values()]
-            over = errors[ours].mean() / dense.mean() - 1
+            over = own.mean() / dense.mean() - 1
             widths = "/".join(map(str, rows[0]["widths"]))
             lines.append(
-                f"| {widths} | {name} | {len(rows)} | {dense.mean():.4f} | {' | '.join(cells)} | {share:.0%} | "
+                f"| {widths} | {name} | {len(rows)} | {dense.mean():.4f} | {own.mean():.4f} | {' | '.join(cells)} | {share:.0%} | "
                 f"{over:+.1%} | {'met' if over <= 0.01 else 'missed'} |"
             )
             cells, fine = [], True
-            for m in METHODS[3:]:
-                gap = errors[m] - errors[ours]
+            for m in OTHERS:
+                gap = errors[m] - own
                 if np.isnan(gap).any():
                     cells.append("none")
                     continue
@@ -366,7 +423,7 @@ def picture(results: dict, file: Path) -> None:
     import matplotlib.pyplot as plt
 
     names = [name for name in SETS if any(r["set"] == name for r in results["rows"])]
-    methods = [m for m in METHODS[::-1] if any(r.get(m, {}).get("test") is not None for r in results["rows"])]
+    methods = [m for m in (OURS + OTHERS)[::-1] if any(r.get(m, {}).get("test") is not None for r in results["rows"])]
     figure, panels = plt.subplots(
         1, len(names), figsize=(2.6 * len(names) + 1.2, 3.0), sharey=True, squeeze=False, layout="constrained"
     )
@@ -399,7 +456,8 @@ def main() -> None:
     parser.add_argument("--splits-file", type=Path, default=None)
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--sets", nargs="*", default=list(SETS))
-    parser.add_argument("--networks", nargs="*", default=list(NETWORKS))
+    parser.add_argument("--networks", nargs="*", default=["paper"])
+    parser.add_argument("--methods", nargs="*", choices=PARTS, default=list(PARTS))
     parser.add_argument("--only", nargs="*", type=int, default=None, help="these splits, in this process")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--lassonet", action="store_true", help="LassoNet too: needs the packages lassonet and torch")
@@ -429,14 +487,26 @@ def main() -> None:
     command += f" --splits {options.splits}"
     if options.lassonet:
         command += " --lassonet"
+    if options.methods != list(PARTS):
+        command += " --methods " + " ".join(options.methods)
     machine = describe_machine() | {"command": command, "minutes": round((time.perf_counter() - began) / 60, 1)}
     options.out.mkdir(parents=True, exist_ok=True)
     for network in options.networks:
-        own = sorted((r for r in rows if r["network"] == network), key=lambda r: (r["set"], r["seed"]))
-        results = {"machine": machine, "share": SHARE, "rows": own}
-        lines = ",\n".join(json.dumps(row) for row in own)  # a split per line
-        text = f'{{"machine": {json.dumps(machine)},\n"share": {SHARE},\n"rows": [\n{lines}\n]}}\n'
-        (options.out / f"sparse-training-{network}.json").write_text(text)
+        file = options.out / f"sparse-training-{network}.json"
+        keep = options.methods != list(PARTS) and file.exists()
+        known = json.loads(file.read_text()) if keep else {"machines": [], "rows": []}
+        merged = {(row["set"], row["seed"]): row for row in known["rows"]}
+        for row in (r for r in rows if r["network"] == network):
+            old = merged.get((row["set"], row["seed"]), {})
+            merged[row["set"], row["seed"]] = old | row | {"seconds": old.get("seconds", {}) | row["seconds"]}
+        results = {
+            "machines": [*known["machines"], machine],
+            "share": SHARE,
+            "rows": [merged[key] for key in sorted(merged)],
+        }
+        lines = ",\n".join(json.dumps(row) for row in results["rows"])  # a split per line
+        text = f'{{"machines": {json.dumps(results["machines"])},\n"share": {SHARE},\n"rows": [\n{lines}\n]}}\n'
+        file.write_text(text)
         print(markdown(results))
 
 

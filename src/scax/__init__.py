@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .regularizers import ElasticNet as ElasticNet
     from .regularizers import GroupLasso as GroupLasso
     from .regularizers import Groups as Groups
+    from .regularizers import LogSum as LogSum
     from .regularizers import Manifold as Manifold
     from .regularizers import Regularizer as Regularizer
     from .regularizers import Support as Support
@@ -87,6 +88,7 @@ _NAMES = {
         "ElasticNet",
         "GroupLasso",
         "Groups",
+        "LogSum",
         "Manifold",
         "Regularizer",
         "Support",

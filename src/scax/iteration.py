@@ -75,10 +75,11 @@ class Iteration:
         """The convex problem of this iteration; memory = (1−ρ)d, carried = βδ_prev, strength = ς and the rows held,
         None where absent."""
         problem, w = self.problem, self.state.w
+        regularizer = problem.regularizer.majorizer(w)
         if isinstance(self.solver, ClosedForm):
             slope = rho * self.gradient(lin) + self._manifold_gradient(lin)
             memory = slope if memory is None else memory + slope
-            return Surrogate.build(LINEARIZED, LINEARIZED, w, memory, carried, damping, problem.regularizer)
+            return Surrogate.build(LINEARIZED, LINEARIZED, w, memory, carried, damping, regularizer)
         datafit = Datafit(problem.loss, self.targets, rho * self.shares)
         if self.pairs is not None and problem.manifold is not None:
             datafit = datafit.with_rows(jnp.asarray(problem.manifold.strength * self.pairs.weight, w.dtype))
@@ -89,7 +90,7 @@ class Iteration:
             datafit = datafit.with_rows(strength * jnp.ones(lin.outputs.shape[0] - lin.samples, w.dtype))
             center, carried = carried, None
             w = w if center is None else w + center
-        built = Surrogate.build(datafit, lin, w, memory, carried, damping, problem.regularizer)
+        built = Surrogate.build(datafit, lin, w, memory, carried, damping, regularizer)
         return dataclasses.replace(built, center=center)
 
     def solve(self, surrogate: Surrogate) -> Solution:

@@ -8,6 +8,7 @@ from .groups import neuron_groups as neuron_groups
 from .l1 import L1 as L1
 from .l1 import ElasticNet as ElasticNet
 from .l2 import L2 as L2
+from .log_sum import LogSum as LogSum
 from .manifold import Graph as Graph
 from .manifold import Manifold as Manifold
 from .manifold import knn_graph as knn_graph

@@ -8,7 +8,7 @@ from .derivative import ProxDerivative
 
 
 class Regularizer:
-    """A convex R(w) = ½ ridge ‖w‖² + rough(w), strength included.
+    """R(w) = ½ ridge ‖w‖² + rough(w), strength included; convex, or with a `majorizer` that is.
 
     The ridge goes into every solver's own quadratic; `rough` is what needs a prox, and is zero for a smooth
     regularizer. Write `value` and `prox_rough` (and `ridge` where there is one); the rest follows.
@@ -46,6 +46,10 @@ class Regularizer:
         """max_x  uᵀx − ½ curvature ‖x‖² − rough(x), the conjugate a duality gap needs; attained at a prox."""
         x = self.prox_rough(u / curvature, 1 / curvature)
         return u @ x - curvature / 2 * (x @ x) - self.rough(x)
+
+    def majorizer(self, w: Float[Array, "q"]) -> "Regularizer":
+        """A convex R̃ ≥ R with R̃(w) = R(w), up to a constant: R itself, where R is convex."""
+        return self
 
     def project(self, w: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """The nearest w (or leaf of it) at which R is finite."""

@@ -13,7 +13,7 @@ from .groups import Groups
 
 @struct
 class GroupLasso(Regularizer):
-    """R(w) = strength · Σ_p √(size_p) ‖w_p‖ over the groups p."""
+    """R(w) = strength · Σ_p √(size_p) ‖w_p‖ over the groups p; strength may have a number for each of them."""
 
     strength: Number
     groups: Groups

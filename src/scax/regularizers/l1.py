@@ -15,7 +15,7 @@ def soft_threshold(w, threshold):
 
 @struct
 class L1(Regularizer):
-    """R(w) = strength · ‖w‖₁."""
+    """R(w) = strength · ‖w‖₁, or Σ strength_i |w_i| where strength has a number for each weight."""
 
     strength: Number
     newton = True
@@ -28,13 +28,16 @@ class L1(Regularizer):
         return self.strength
 
     def rough(self, w):
-        return self.l1 * jnp.sum(jnp.abs(w))
+        return jnp.sum(self.l1 * jnp.abs(w))
 
     def prox_rough(self, w, step):
         return soft_threshold(w, step * self.l1)
 
     def prox_derivative(self, w, x, step):
         return derivative(w, x, threshold=step * self.l1)
+
+    def take(self, index):
+        return self if jnp.ndim(self.strength) == 0 else L1(self.strength[index])
 
 
 @struct

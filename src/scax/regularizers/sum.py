@@ -74,6 +74,9 @@ class Sum(Regularizer):
             bound=min_of(boxes) if boxes else None,
         )
 
+    def majorizer(self, w):
+        return Sum(tuple(p.majorizer(w) for p in self.parts))
+
     def project(self, w):
         for part in self.parts:
             w = part.project(w)

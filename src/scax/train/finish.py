@@ -107,7 +107,7 @@ def stationarity(problem: Problem, params: PyTree, data: Any) -> Stationarity:
 
         slope = jax.grad(loss)(w)
         step = jnp.asarray(1e-3, w.dtype)
-        return (w - problem.regularizer.prox(w - step * slope, step)) / step, slope
+        return (w - problem.regularizer.majorizer(w).prox(w - step * slope, step)) / step, slope
 
     gap, slope = missing(w)
     size = jnp.maximum(jnp.linalg.norm(slope), jnp.finfo(w.dtype).tiny)

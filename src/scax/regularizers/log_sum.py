@@ -1,0 +1,46 @@
+"""A penalty that hardly shrinks what it keeps: concave in the size of a weight, convexified at every iterate."""
+
+import jax.numpy as jnp
+
+from .. import checks
+from .._struct import Number, struct
+from .base import Regularizer
+from .group import GroupLasso
+from .groups import Groups
+from .l1 import L1
+
+
+@struct
+class LogSum(Regularizer):
+    """R(w) = strength · Σ_i ε log(1 + |w_i|/ε): a small weight is pulled as by ℓ1, one far above ε hardly at all.
+
+    With groups, strength · Σ_p √size_p ε_p log(1 + ‖w_p‖/ε_p), ε_p = ε √size_p. R is concave in |w_i|, so its tangent at
+    w_n is a convex function that touches R there and lies above it elsewhere: ℓ1, or a group lasso, with a strength of
+    its own for each weight or group, strength · ε/(|w_i| + ε).
+    """
+
+    strength: Number
+    epsilon: Number = 0.05
+    groups: Groups | None = None
+    newton = True
+
+    def __post_init__(self):
+        checks.nonnegative("strength", self.strength)
+        checks.positive("epsilon", self.epsilon)
+
+    def rough(self, w):
+        if self.groups is None:
+            return self.strength * self.epsilon * jnp.sum(jnp.log1p(jnp.abs(w) / self.epsilon))
+        side = jnp.sqrt(self.groups.sizes).astype(w.dtype)
+        scale = self.epsilon * side
+        return self.strength * jnp.sum(side * scale * jnp.log1p(self.groups.norms(w) / scale))
+
+    def majorizer(self, w):
+        if self.groups is None:
+            return L1(self.strength * self.epsilon / (jnp.abs(w) + self.epsilon))
+        scale = self.epsilon * jnp.sqrt(self.groups.sizes).astype(w.dtype)
+        return GroupLasso(self.strength * scale / (self.groups.norms(w) + scale), self.groups)
+
+    def check(self, size):
+        if self.groups is not None:
+            GroupLasso(self.strength, self.groups).check(size)
