@@ -15,7 +15,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print each record and the ou
 Tensorboard = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write TensorBoard's event files there, too.", show_default=False)
 ]
-PENALTIES = ("l2", "l1", "group")
+PENALTIES = ("l2", "l1", "log", "group")
 SaveEvery = Annotated[float, typer.Option(help="Seconds between checkpoints.")]
 Hosts = Annotated[
     str | None,
@@ -51,10 +51,13 @@ def train(
         typer.Option(help="Strength of the L2 penalty.", show_default="0.01, or 0 beside --penalty"),
     ] = None,
     l1: Annotated[float, typer.Option(help="Strength of the L1 penalty.")] = 0.0,
+    log: Annotated[
+        float, typer.Option(help="Strength of the log penalty: like L1, but hardly shrinks what it keeps.")
+    ] = 0.0,
     group: Annotated[float, typer.Option(help="Strength of the penalty that removes whole neurons and inputs.")] = 0.0,
-    penalty: Annotated[str, typer.Option(help="l2, l1 or group: the penalty that --strength is about.")] = "",
+    penalty: Annotated[str, typer.Option(help="l2, l1, log or group: the penalty that --strength is about.")] = "",
     strength: Annotated[
-        str, typer.Option(help="Its strength: a number, or auto (l1, group): found on rows held out.")
+        str, typer.Option(help="Its strength: a number, or auto (not l2): found on rows held out.")
     ] = "",
     steps: Annotated[int, typer.Option(help="Iterations.")] = 2000,
     batch_size: Annotated[int, typer.Option(help="Rows in a mini-batch.")] = 32,
@@ -89,7 +92,7 @@ def train(
         max_levels=max_levels,
         hidden=numbers("hidden", hidden),
         activation=activation,
-        **_strengths(l2, l1, group, penalty, strength),
+        **_strengths({"l1": l1, "log": log, "group": group}, l2, penalty, strength),
         steps=steps,
         batch_size=batch_size,
         validation=validation,
@@ -152,13 +155,13 @@ def _join(hosts: str | None, processes: int | None, process_id: int | None) -> N
         raise UserError(f"The processes could not meet ({why}): {advice}.") from None
 
 
-def _strengths(l2: float | None, l1: float, group: float, penalty: str, strength: str) -> dict[str, Any]:
+def _strengths(others: dict[str, Any], l2: float | None, penalty: str, strength: str) -> dict[str, Any]:
     """What --penalty and --strength mean for the others: a number is the strength of one of them, auto stays."""
     if not penalty and not strength:
-        return {"l2": 0.01 if l2 is None else l2, "l1": l1, "group": group}
+        return others | {"l2": 0.01 if l2 is None else l2}
     if penalty not in PENALTIES:
         raise UserError(f"--penalty is {penalty!r}: choose {', '.join(PENALTIES)}.")
-    strengths: dict[str, Any] = {"l2": 0.0 if l2 is None else l2, "l1": l1, "group": group}
+    strengths = others | {"l2": 0.0 if l2 is None else l2}
     if strength == "auto":
         return strengths | {"penalty": penalty, "strength": strength}
     try:

@@ -15,7 +15,7 @@ from ..losses import Loss
 from ..models import MLP
 from ..models.compact import used, weights_used
 from ..problem import Problem
-from ..regularizers import L1, L2, ElasticNet, GroupLasso, Regularizer, neuron_groups
+from ..regularizers import L1, L2, ElasticNet, GroupLasso, LogSum, Regularizer, neuron_groups
 from ..sca import SCA
 from ..solvers import Auto
 from ..train.finish import finish
@@ -294,6 +294,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
             "neurons": np.array([sum(int(np.sum(layer)) for layer in on[1:-1]) for on in units]),
             "features": np.array([on[0] for on in units]),
         }
+        self.coefs_, self.intercepts_ = from_params(found.solution, self.n_features_in_)  # the fit goes on from there
         return found.strength
 
     def _options(self, smooth: bool) -> dict[str, Any]:
@@ -319,6 +320,8 @@ class SCAEstimator(Sparsity, BaseEstimator):
             return L1(alpha)
         if self.penalty == "elasticnet":
             return ElasticNet(alpha, float(self.l1_ratio))
+        if self.penalty == "log":
+            return LogSum(alpha)
         return GroupLasso(alpha, neuron_groups(params, trainable=TRAINABLE))
 
     def _table(self, x: np.ndarray, targets: np.ndarray, weight: np.ndarray, size: int | None = None) -> epochs.Table:

@@ -8,7 +8,7 @@ import numpy as np
 from .. import checks
 from ..models.mlp import ACTIVATIONS
 
-PENALTIES = ("l2", "l1", "elasticnet", "group")
+PENALTIES = ("l2", "l1", "elasticnet", "log", "group")
 #: scikit-learn's names for two activations, beside our own.
 ALIASES = {"identity": "linear", "logistic": "sigmoid"}
 

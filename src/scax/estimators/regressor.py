@@ -28,15 +28,16 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         What is minimized: "huber" forgives outliers, "poisson" is for counts and rates (predictions are positive).
     huber_delta : float, default=1.0
         Where the Huber loss goes from quadratic to straight, in standard deviations of the target.
-    penalty : {"l2", "l1", "elasticnet", "group"}, default="l2"
-        Penalty on the weights. "l1" makes single weights exactly zero, "group" all weights that leave a neuron or an
-        input feature together, so that whole neurons and features drop out.
+    penalty : {"l2", "l1", "elasticnet", "log", "group"}, default="l2"
+        Penalty on the weights. "l1" makes single weights exactly zero; "log" too, and hardly shrinks the others, which
+        suits clear signals; "group" all weights that leave a neuron or an input feature together, so that whole neurons
+        and features drop out.
     alpha : float or "auto", default="auto"
         Strength of the penalty R in the objective: average loss + R(w), with R = alpha ½‖w‖² for "l2", alpha ‖w‖₁ for
         "l1". It is not divided by the number of rows. "auto" compares decades from 1e-4 to 1 by short
         trainings in which a quarter of the rows is held out (at most 512 rows take part), then trains on all rows. For
         penalties that make zeros it is the strongest on a path of strengths whose loss on a quarter of the rows exceeds
-        the least by no more than one standard error.
+        the least by no more than one standard error, and the fit goes on from there.
     l1_ratio : float, default=0.5
         Share of the l1 part in "elasticnet".
     damping : float or "auto", default="auto"

@@ -6,7 +6,7 @@ from ..models.compact import used, weights_used
 
 
 class Sparsity:
-    """What a trained network uses. Meant for the penalties "l1", "elasticnet" and "group", which give exact zeros."""
+    """What a trained network uses. Meant for penalties that give exact zeros: all but "l2"."""
 
     coefs_: list[np.ndarray]
 

@@ -18,6 +18,8 @@ class Regularizer:
     smooth: bool = False
     #: the coefficient of ½‖w‖²
     ridge: Number = 0.0
+    #: R is its own `majorizer`; otherwise that is another one at every iterate
+    convex: bool = True
     #: `prox_derivative` is known: the semismooth Newton solver can serve
     newton: bool = False
 

@@ -41,6 +41,10 @@ class Sum(Regularizer):
         return all(p.newton for p in self.parts)
 
     @property
+    def convex(self):
+        return all(p.convex for p in self.parts)
+
+    @property
     def ridge(self):
         return sum(p.ridge for p in self.parts)
 

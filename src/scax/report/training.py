@@ -185,7 +185,9 @@ def _details(runs: list[Run]) -> list[str]:
         config, env = run.config, run.environment
         packages = ", ".join(f"{name} {version}" for name, version in env["packages"].items() if version)
         penalty = " + ".join(
-            f"{n}({v:g})" for n, v in (("L2", config.l2), ("L1", config.l1), ("Group", config.group)) if v
+            f"{n}({v:g})"
+            for n, v in (("L2", config.l2), ("L1", config.l1), ("Log", config.log), ("Group", config.group))
+            if v
         )
         if run.path is not None:
             found = f"{run.path['penalty'].capitalize()}({run.path['strengths'][run.path['chosen']]:.3g}), found"

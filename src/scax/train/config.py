@@ -24,6 +24,7 @@ class TrainConfig:
     activation: str = "tanh"
     l2: float = 0.01
     l1: float = 0.0
+    log: float = 0.0
     group: float = 0.0
     penalty: str = ""  # whose strength is to be found
     strength: str = ""  # "auto", or nothing
@@ -38,8 +39,8 @@ class TrainConfig:
     def problems(self) -> str | None:
         """What is absurd about the options, in a sentence; None if nothing is."""
         for name, least, most in (
-            ("l2", 0, 1e6), ("l1", 0, 1e6), ("group", 0, 1e6), ("steps", 1, 1e9), ("batch_size", 1, 1e6),
-            ("validation", 0, 0.9), ("seed", 0, 2**31 - 1), ("max_levels", 2, 100_000),
+            ("l2", 0, 1e6), ("l1", 0, 1e6), ("log", 0, 1e6), ("group", 0, 1e6), ("steps", 1, 1e9),
+            ("batch_size", 1, 1e6), ("validation", 0, 0.9), ("seed", 0, 2**31 - 1), ("max_levels", 2, 100_000),
         ):  # fmt: skip
             value = getattr(self, name)
             if not math.isfinite(value) or not least <= value <= most:
@@ -52,9 +53,11 @@ class TrainConfig:
             return f"--activation is {self.activation!r}: choose {', '.join(ACTIVATIONS)}."
         if any(not 1 <= width <= 100_000 for width in self.hidden):
             return f"--hidden is {','.join(map(str, self.hidden))}: widths must be between 1 and 100,000."
+        if (self.log or self.penalty == "log") and (self.l1 or self.group):
+            return "The log penalty takes the place of --l1 and --group: leave one of them out."
         if self.strength == "auto":
             if self.penalty not in SPARSE:
-                return f"--penalty is {self.penalty!r} and --strength auto: choose --penalty {' or '.join(SPARSE)}."
+                return f"--penalty is {self.penalty!r} and --strength auto: choose --penalty {', '.join(SPARSE)}."
             if getattr(self, self.penalty):
                 return (
                     f"--{self.penalty} is {getattr(self, self.penalty):g} and --strength auto: leave one of them out."
@@ -64,12 +67,12 @@ class TrainConfig:
             return (
                 f"--penalty is {self.penalty!r} and --strength {self.strength!r}: only auto is left to a run to find."
             )
-        if self.l1 == 0 and self.l2 == 0 and self.group == 0:
-            return "--l1, --l2 and --group are all 0: some penalty keeps the weights bounded; --l2 1e-6 is almost none."
+        if self.l1 == 0 and self.l2 == 0 and self.log == 0 and self.group == 0:
+            return "Every penalty has strength 0: some penalty keeps the weights bounded; --l2 1e-6 is almost none."
         return None
 
 
-SPARSE = ("l1", "group")
+SPARSE = ("l1", "log", "group")
 KEEPS = ("best", "last")
 TASKS = ("auto", "regression", "classification")
 ACTIVATIONS = ("tanh", "relu", "gelu", "silu", "elu", "softplus", "sigmoid")  # the MLP's, without importing JAX

@@ -18,6 +18,8 @@ from ..solvers.choose import LARGEST_SYSTEM
 
 #: Steps on all rows: with the network linearized, and with the loss linearized too, where the first would be too large.
 NEWTON_STEPS, GRADIENT_STEPS = 15, 200
+#: Times as many of the first, where the penalty is convexified anew at each.
+CONCAVE = 4
 #: A step this short, against the weights, is the last.
 STILL = 1e-5
 #: Numbers in a Jacobian of all rows up to which it is formed (128 MB in float32).
@@ -43,11 +45,12 @@ def finisher(problem: Problem, rows: int, outputs: int, weights: int) -> tuple[S
     it. Here α = 1, nothing is carried or averaged, all rows take part, and a step that raises the objective is refused
     with more damping: every iterate has the zeros of its prox, and the sequence descends to a stationary point.
     """
+    steps = NEWTON_STEPS if problem.regularizer.convex else CONCAVE * NEWTON_STEPS
     newton = problem.regularizer.newton and min(rows * outputs, weights) <= LARGEST_SYSTEM
     newton = newton and rows * outputs * weights <= LARGEST_JACOBIAN
     # JᵀHJ or J D Jᵀ: once for a quadratic loss in weight space, else for each of a few Newton steps
     each = 1 if problem.loss.quadratic and rows * outputs > weights else 5
-    work = NEWTON_STEPS * each * rows * outputs * weights * min(rows * outputs, weights)
+    work = steps * each * rows * outputs * weights * min(rows * outputs, weights)
     newton = newton and work <= LARGEST_WORK
     options: dict[str, Any] = {
         "step_size": Constant(1.0),
@@ -57,9 +60,7 @@ def finisher(problem: Problem, rows: int, outputs: int, weights: int) -> tuple[S
     }
     if newton:
         damping = Recovering(base=1e-3, rise=4.0, fall=0.5)
-        return SCA(
-            problem, damping=damping, solver=Semismooth(tolerance=1e-4, max_iterations=20), **options
-        ), NEWTON_STEPS
+        return SCA(problem, damping=damping, solver=Semismooth(tolerance=1e-4, max_iterations=20), **options), steps
     damping = Recovering(base=1e-2, rise=2.0, fall=0.9)
     return SCA(problem, surrogate="full", damping=damping, **options), GRADIENT_STEPS
 
@@ -67,7 +68,8 @@ def finisher(problem: Problem, rows: int, outputs: int, weights: int) -> tuple[S
 def finish(problem: Problem, params: PyTree, data: Any, *, steps: int | None = None) -> PyTree:
     """Params near the end of a run, moved on to a stationary point with exact zeros; unchanged for smooth penalties.
 
-    `data` are (x, y) or (x, y, weight), all of it; `steps` on it, by default 15 (or 200 cheap ones where it is large).
+    `data` are (x, y) or (x, y, weight), all of it; `steps` on it, by default 15, 60 with a penalty that is not convex, or
+    200 cheap ones where it is large.
     """
     if problem.regularizer.smooth or problem.manifold is not None:
         return params

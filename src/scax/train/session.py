@@ -27,7 +27,7 @@ from ..files import load_checkpoint, save, save_checkpoint, write_text
 from ..models import MLP
 from ..parallel import hosts
 from ..problem import Problem
-from ..regularizers import L1, L2, GroupLasso, Regularizer, neuron_groups
+from ..regularizers import L1, L2, GroupLasso, LogSum, Regularizer, neuron_groups
 from ..sca import SCA
 from . import config as configs
 from .config import TrainConfig
@@ -60,20 +60,28 @@ class Session:
         schema = data.preprocess.schema
         self.net = network((schema.width, *config.hidden, schema.outputs), config.activation)
         loss = {"regression": losses.Squared, "binary": losses.Logistic, "multiclass": losses.Softmax}[data.task]()
-        start, stir = jax.random.split(jax.random.key(config.seed))
-        params = self.net.init(start)
+        params = self._first()
         self.path = read_json(folder / PATH) if config.strength and (folder / PATH).exists() else None
         self.problem = Problem(self.net.apply, loss, penalty(config, params, self.strength))
         parallel = hosts.parallel(self.problem.regularizer)
         self.method = SCA(self.problem, parallel=parallel)
         self.place = (lambda tree: tree) if parallel is None else parallel.place
         data.feed.spread(parallel)
-        self.carry: Carry = self.place(data.feed.start(self.method.init(params), stir))
-        self.best = self.place({"params": self.method.solution(self.carry.state), "loss": jnp.asarray(jnp.inf)})
+        self._begin(params)
         self.step, self.seconds = 0, 0.0
         self.goals = goals(config.steps)
         self.watched = data.feed.sample(WATCHED)
         self.unit = data.preprocess.target_scale
+
+    def _first(self) -> Any:
+        """The network to start from, drawn from the seed."""
+        return self.net.init(jax.random.split(jax.random.key(self.config.seed))[0])
+
+    def _begin(self, params: Any) -> None:
+        """Before the first step, from these params."""
+        stir = jax.random.split(jax.random.key(self.config.seed))[1]
+        self.carry: Carry = self.place(self.data.feed.start(self.method.init(params), stir))
+        self.best = self.place({"params": self.method.solution(self.carry.state), "loss": jnp.asarray(jnp.inf)})
 
     @property
     def strength(self) -> float | None:
@@ -88,9 +96,10 @@ class Session:
     def choose(self, told: Callable[[dict[str, Any]], Any], stop: Callable[[], bool]) -> bool:
         """Find the strength of --penalty and write path.json; False if `stop()` came first, and nothing was written.
 
-        It is found from the training rows alone, and anew by a run that is resumed before it is known.
+        It is found from the training rows alone, and anew by a run that is resumed before it is known. The run goes on
+        from the network of that strength on the path.
         """
-        params = self.carry.state.params
+        params = self._first()
         unit = dataclasses.replace(self.problem, regularizer=penalty(self.config, params))
 
         def watch(record: dict[str, Any]) -> bool:
@@ -112,11 +121,13 @@ class Session:
             return False
         names = list(self.data.preprocess.schema.features)
         self.path = summary(found, self.net) | {"penalty": config.penalty, "names": names}
-        if hosts.first():
-            write_json(self.folder / PATH, self.path)
         regularizer = penalty(self.config, params, self.strength)
         self.problem = dataclasses.replace(self.problem, regularizer=regularizer)
         self.method = dataclasses.replace(self.method, problem=self.problem)
+        self._begin(found.solution)
+        self.save()  # before the path: a run that has its path goes on from its checkpoint
+        if hosts.first():
+            write_json(self.folder / PATH, self.path)
         return True
 
     @property
@@ -291,10 +302,12 @@ def penalty(config: TrainConfig, params: Any, strength: float | None = None) -> 
     if config.strength:
         config = dataclasses.replace(config, strength="", **{config.penalty: 1.0 if strength is None else strength})
     parts: list[Regularizer] = []
-    if config.l2 or not (config.l1 or config.group):
+    if config.l2 or not (config.l1 or config.log or config.group):
         parts.append(L2(config.l2))
     if config.l1:
         parts.append(L1(config.l1))
+    if config.log:
+        parts.append(LogSum(config.log))
     if config.group:
         parts.append(GroupLasso(config.group, neuron_groups(params)))
     return functools.reduce(operator.add, parts)

@@ -12,8 +12,8 @@ from ..models.compact import used
 from ..problem import Problem
 from .path import Path, path
 
-#: From almost none to one under which standardized columns leave nothing.
-STRENGTHS = np.geomspace(1e-4, 0.1, 13)
+#: From almost none to one under which standardized columns leave nothing, or, with `LogSum`, little.
+STRENGTHS = np.geomspace(1e-4, 1.0, 17)
 #: Training rows that take part at most, and the share of them that judges.
 MOST_ROWS, FRACTION = 20_000, 0.25
 #: The path ends where this much of what the best network gains over outputs of 0 is lost, and as much of its weights
