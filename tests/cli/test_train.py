@@ -275,20 +275,33 @@ def test_a_strength_is_found(scax):
     assert scax("resume", "stopped").code == 0
     assert Path("stopped/path.json").read_bytes() == Path("run/path.json").read_bytes()
     assert Path("stopped/model.safetensors").read_bytes() == Path("run/model.safetensors").read_bytes()
+    # or right after it was: training goes on from the network on the path
+    session = sessions.start(Path("between"), config, *survey(config), "scax train")
+    assert session.choose(lambda record: None, lambda: False)
+    assert scax("resume", "between").code == 0
+    assert Path("between/model.safetensors").read_bytes() == Path("run/model.safetensors").read_bytes()
 
 
 def test_a_strength_given_as_a_number_is_that_of_its_penalty(scax, refused):
     from scax.cli.train import _strengths
 
-    assert _strengths(None, 0.0, 0.0, "l1", "0.5") == {"l2": 0.0, "l1": 0.5, "group": 0.0}
-    assert _strengths(None, 0.0, 0.0, "", "") == {"l2": 0.01, "l1": 0.0, "group": 0.0}
+    others = {"l1": 0.0, "log": 0.0, "group": 0.0}
+    assert _strengths(others, None, "l1", "0.5") == others | {"l2": 0.0, "l1": 0.5}
+    assert _strengths(others, None, "", "") == others | {"l2": 0.01}
     regression(Path("t.csv"))
     start = ("train", "t.csv", "--target", "price")
-    assert "choose --penalty l1 or group" in refused(*start, "--penalty", "l2", "--strength", "auto")
-    assert "choose l2, l1, group" in refused(*start, "--strength", "auto")
+    assert "choose --penalty l1, log, group" in refused(*start, "--penalty", "l2", "--strength", "auto")
+    assert "choose l2, l1, log, group" in refused(*start, "--strength", "auto")
     assert "give a number, or auto" in refused(*start, "--penalty", "l1", "--strength", "much")
     both = refused(*start, "--penalty", "l1", "--strength", "auto", "--l1", "1")
     assert "leave one of them out" in both
+    assert "takes the place of --l1" in refused(*start, "--penalty", "log", "--strength", "auto", "--l1", "1")
+    outcome = scax(*start, *SMALL, "--penalty", "log", "--strength", "0.1", "--out", "log")
+    assert outcome.code == 0, outcome.err
+    sparsity = json.loads(Path("log/results.json").read_text())["sparsity"]
+    assert 0 < sparsity["weights"] < 50
+    assert scax("report", "log").code == 0
+    assert "Log(0.1)" in Path("log/report.html").read_text()
 
 
 def test_rows_held_out_of_one_class(scax):

@@ -161,7 +161,7 @@ def test_a_sparse_strength_is_the_strongest_within_one_standard_error():
     assert dense.sparsity_ == 0
 
 
-@pytest.mark.parametrize("penalty", ["elasticnet", "group"])
+@pytest.mark.parametrize("penalty", ["elasticnet", "group", "log"])
 def test_sparse_penalties_leave_exact_zeros(penalty):
     random = np.random.RandomState(0)
     x = random.normal(size=(200, 8))

@@ -68,8 +68,8 @@ def finisher(problem: Problem, rows: int, outputs: int, weights: int) -> tuple[S
 def finish(problem: Problem, params: PyTree, data: Any, *, steps: int | None = None) -> PyTree:
     """Params near the end of a run, moved on to a stationary point with exact zeros; unchanged for smooth penalties.
 
-    `data` are (x, y) or (x, y, weight), all of it; `steps` on it, by default 15, 60 with a penalty that is not convex, or
-    200 cheap ones where it is large.
+    `data` are (x, y) or (x, y, weight), all of it; `steps` on it, by default 15, 60 with a penalty that is not convex,
+    or 200 cheap ones where it is large.
     """
     if problem.regularizer.smooth or problem.manifold is not None:
         return params
