@@ -69,9 +69,9 @@ NETWORKS = {
     ),
     "wide": Plan(
         (100, 50),
-        10000,
-        4000,
-        {"log": np.geomspace(2e-4, 2e-2, 13)},
+        20000,
+        5000,
+        {"log": np.geomspace(3e-5, 3e-2, 15)},
         ridges=(1e-5, 1e-4, 1e-3, 1e-2),
         refits=(1e-4,),
     ),
@@ -198,7 +198,7 @@ def compared(
             strengths = np.concatenate([strengths, further])
         path = scax.path(
             problem, strengths, params=start, data=train, validation=held, steps=plan.next, first_steps=plan.first,
-            batch_size=BATCH, key=jax.random.key(seed), told=lambda now: now["weights"] < limit / 3,
+            batch_size=BATCH, key=jax.random.key(seed), told=lambda now: now["weights"] < limit / 2,
         )  # fmt: skip
         candidates: list[tuple[Any, Any]] = list(zip(path.params, [float(s) for s in path.strengths], strict=True))
         small = [c for c, size in zip(candidates, path.weights, strict=True) if 0 < size <= limit]
