@@ -46,6 +46,7 @@ class Plan:
     strengths: dict[str, np.ndarray]
     ridges: tuple[float, ...]
     refits: tuple[float, ...]
+    enough: float  # a path ends with fewer weights than this share of those allowed
 
     @property
     def steps(self) -> int:
@@ -66,6 +67,7 @@ NETWORKS = {
         },
         ridges=(1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
         refits=(1e-4, 1e-3),
+        enough=1 / 3,
     ),
     "wide": Plan(
         (100, 50),
@@ -74,6 +76,7 @@ NETWORKS = {
         {"log": np.geomspace(3e-5, 3e-2, 15)},
         ridges=(1e-5, 1e-4, 1e-3, 1e-2),
         refits=(1e-4,),
+        enough=1 / 2,
     ),
 }
 STRONGER = {"parkinsons": 4}  # further strengths for ℓ1, where not every split gets below a quarter otherwise
@@ -198,7 +201,7 @@ def compared(
             strengths = np.concatenate([strengths, further])
         path = scax.path(
             problem, strengths, params=start, data=train, validation=held, steps=plan.next, first_steps=plan.first,
-            batch_size=BATCH, key=jax.random.key(seed), told=lambda now: now["weights"] < limit / 2,
+            batch_size=BATCH, key=jax.random.key(seed), told=lambda now: now["weights"] < plan.enough * limit,
         )  # fmt: skip
         candidates: list[tuple[Any, Any]] = list(zip(path.params, [float(s) for s in path.strengths], strict=True))
         small = [c for c, size in zip(candidates, path.weights, strict=True) if 0 < size <= limit]
