@@ -375,9 +375,7 @@ def spread(options: argparse.Namespace) -> list[dict]:
 
 def chosen(row: dict) -> dict:
     """SCA's result on one split: of the penalties, the one with the least error on the rows held out."""
-    return min(
-        (row[m] for m in OURS if row.get(m, {}).get("test") is not None), key=lambda told: told.get("held", np.inf)
-    )
+    return min((row[m] for m in OURS if row.get(m, {}).get("held") is not None), key=lambda told: told["held"])
 
 
 def markdown(results: dict) -> str:
@@ -408,7 +406,7 @@ def markdown(results: dict) -> str:
                 f"| {widths} | {name} | {len(rows)} | {dense.mean():.4f} | {own.mean():.4f} | {' | '.join(cells)} | "
                 f"{share:.0%} | {over:+.1%} | {'met' if over <= 0.01 else 'missed'} |"
             )
-            cells, fine = [], True
+            cells, fine = [], []
             for m in OTHERS:
                 gap = errors[m] - own
                 if np.isnan(gap).any():
@@ -416,8 +414,10 @@ def markdown(results: dict) -> str:
                     continue
                 half = 1.96 * gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else np.nan
                 cells.append(f"{gap.mean():+.4f} ± {half:.4f}")
-                fine &= bool(gap.mean() >= 0)
-            pairs.append(f"| {widths} | {name} | {' | '.join(cells)} | {'yes' if fine else 'no'} |")
+                fine.append(gap.mean() >= 0)
+            pairs.append(
+                f"| {widths} | {name} | {' | '.join(cells)} | {'–' if not fine else 'yes' if all(fine) else 'no'} |"
+            )
     return "\n".join([*lines, "", *pairs])
 
 
@@ -482,6 +482,11 @@ def main() -> None:
         return
     if options.splits_file is None:
         parser.error("give --splits-file, made with --prepare")
+    for network in options.networks:
+        if missing := {"l1", "group"} & set(options.methods) - set(NETWORKS[network].strengths):
+            parser.error(
+                f"--networks {network} has no strengths for {', '.join(sorted(missing))}: use --methods dense log"
+            )
     if options.only is not None:
         work(options)
         return

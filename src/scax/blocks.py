@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from . import checks
 from ._struct import struct
 from .layout import Layout
-from .regularizers import GroupLasso, Regularizer
+from .regularizers import Regularizer
 
 
 @struct
@@ -129,11 +129,11 @@ class Blocks:
         else:
             ids = np.arange(layout.size)
         parts = getattr(regularizer, "parts", (regularizer,))
-        grouped = [p.groups.ids for p in parts if isinstance(p, GroupLasso)]
+        grouped = [p.groups.ids for p in parts if getattr(p, "groups", None) is not None]
         if grouped:
             groups = checks.concrete(grouped[0])
             if groups is None:
-                raise ValueError("blocks with a group lasso: call init outside jit, so that the groups are known.")
+                raise ValueError("blocks with a group penalty: call init outside jit, so that the groups are known.")
             ids = _joined(ids, groups)
         return ids
 

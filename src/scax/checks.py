@@ -23,10 +23,20 @@ def number(name: str, value: Any, ok: Callable[[np.ndarray], Any], wanted: str) 
     known = concrete(value)
     if known is None:
         return
+    if isinstance(value, (list, tuple)):
+        raise TypeError(f"{name} must be a number or an array, got a {type(value).__name__}.")
     if known.dtype.kind not in "fiu":
         raise TypeError(f"{name} must be a number, got {value!r}.")
     if not np.all(np.isfinite(known)) or not np.all(ok(known)):
         raise ValueError(f"{name} must be {wanted}, got {value!r}.")
+
+
+def each(name: str, value: Any, count: int, what: str) -> None:
+    """Refuse a vector that has not one number for each of `count` things; one number is for all of them."""
+    if np.ndim(value) and np.shape(value) != (count,):
+        raise ValueError(
+            f"{name} has shape {np.shape(value)}, and there are {count} {what}: give one number, or one for each."
+        )
 
 
 def nonnegative(name: str, value: Any) -> None:

@@ -291,17 +291,19 @@ def test_a_strength_given_as_a_number_is_that_of_its_penalty(scax, refused):
     regression(Path("t.csv"))
     start = ("train", "t.csv", "--target", "price")
     assert "choose --penalty l1, log, group" in refused(*start, "--penalty", "l2", "--strength", "auto")
-    assert "choose l2, l1, log, group" in refused(*start, "--strength", "auto")
+    assert "choose l2, l1, log, group" in refused(*start, "--penalty", "l3", "--strength", "auto")
+    assert "add --penalty and one of l2, l1, log, group" in refused(*start, "--strength", "auto")
+    assert "--penalty log needs --strength" in refused(*start, "--penalty", "log")
+    assert "say it twice" in refused(*start, "--penalty", "log", "--strength", "0.1", "--log", "0.2")
     assert "give a number, or auto" in refused(*start, "--penalty", "l1", "--strength", "much")
     both = refused(*start, "--penalty", "l1", "--strength", "auto", "--l1", "1")
     assert "leave one of them out" in both
-    assert "takes the place of --l1" in refused(*start, "--penalty", "log", "--strength", "auto", "--l1", "1")
-    outcome = scax(*start, *SMALL, "--penalty", "log", "--strength", "0.1", "--out", "log")
+    outcome = scax(*start, *SMALL, "--penalty", "log", "--strength", "0.1", "--l1", "1e-4", "--out", "log")
     assert outcome.code == 0, outcome.err
     sparsity = json.loads(Path("log/results.json").read_text())["sparsity"]
     assert 0 < sparsity["weights"] < 50
     assert scax("report", "log").code == 0
-    assert "Log(0.1)" in Path("log/report.html").read_text()
+    assert "L1(0.0001) + Log(0.1)" in Path("log/report.html").read_text()
 
 
 def test_rows_held_out_of_one_class(scax):

@@ -14,7 +14,7 @@ from tests.cases import groups_of_three
 
 Q = 11
 seeds = st.integers(0, 2**31)
-MADE = {"weights": lambda: scax.LogSum(0.3), "groups": lambda: scax.LogSum(0.3, 0.1, groups_of_three(Q))}
+MADE = {"weights": lambda: scax.LogSum(0.3), "groups": lambda: scax.LogSum(0.3, groups_of_three(Q), epsilon=0.1)}
 
 
 def draw(seed, zeros=True):
@@ -63,16 +63,17 @@ def problem(net, regularizer):
     return scax.Problem(net.apply, scax.Squared(), regularizer)
 
 
+@pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("blocks", [None, scax.Blocks(3, by="random")])
-def test_a_step_is_that_of_its_majorizer(blocks, data, x64):
-    """With and without blocks, and beside a ridge."""
+def test_a_step_is_that_of_its_majorizer(blocks, grouped, data, x64):
+    """With and without blocks, which cut no group, and beside a ridge and a box."""
     net = scax.MLP((5, 6, 1))
     params = net.init(jax.random.key(0))
     w = jax.flatten_util.ravel_pytree(params)[0]
     batch = tuple(part[:32].astype(np.float64) for part in data)
-    ends = []
-    for part in (scax.LogSum(0.1), scax.LogSum(0.1).majorizer(w)):
-        sca = scax.SCA(problem(net, part + scax.L2(1e-3)), blocks=blocks, damping=0.1, acceptance=False)
+    ends, log = [], scax.LogSum(0.1, scax.neuron_groups(params) if grouped else None)
+    for part in (log, log.majorizer(w)):
+        sca = scax.SCA(problem(net, part + scax.L2(1e-3) + scax.Box(2.0)), blocks=blocks, damping=0.1, acceptance=False)
         state, info = sca.step(sca.init(params), batch)
         ends.append(state.w)
         assert int(info.status) == scax.Status.OK
@@ -83,7 +84,7 @@ def test_a_step_is_that_of_its_majorizer(blocks, data, x64):
 def test_a_run_ends_at_a_stationary_point_with_exact_zeros(grouped, data):
     net = scax.MLP((5, 6, 1))
     params = net.init(jax.random.key(0))
-    part = scax.LogSum(0.02, groups=scax.neuron_groups(params) if grouped else None)
+    part = scax.LogSum(0.02, scax.neuron_groups(params) if grouped else None)
     task = problem(net, part)
     found = scax.train(scax.SCA(task), params, data, steps=300, records=1)
     told = scax.stationarity(task, found.params, data)
@@ -116,15 +117,28 @@ def test_it_shrinks_less_than_l1_at_the_same_sparsity(data, x64):
 
 def test_nonsense_is_refused():
     with pytest.raises(ValueError, match=r"epsilon must be a finite number > 0"):
-        scax.LogSum(0.1, 0.0)
+        scax.LogSum(0.1, epsilon=0.0)
     with pytest.raises(ValueError, match=r"strength must be a finite number ≥ 0"):
         scax.LogSum(-1.0)
-    with pytest.raises(ValueError, match=r"prox of LogSum \+ L1 together is not known"):
-        scax.LogSum(0.1) + scax.L1(0.1)
+    with pytest.raises(TypeError, match=r"groups"):
+        scax.LogSum(0.1, 0.05)  # type: ignore
+    with pytest.raises(ValueError, match=r"prox of LogSum \+ GroupLasso together is not known"):
+        scax.LogSum(0.1, groups_of_three(Q)) + scax.GroupLasso(0.1, groups_of_three(Q))
+    with pytest.raises(TypeError, match=r"majorizer\(w\) has one"):
+        scax.LogSum(0.1).prox(jnp.ones(3), 1.0)
     net = scax.MLP((5, 6, 1))
-    wrong = problem(net, scax.LogSum(0.1, groups=groups_of_three(7)))
+    wrong = problem(net, scax.LogSum(0.1, groups_of_three(7)))
+    params = net.init(jax.random.key(0))
     with pytest.raises(ValueError, match=r"groups cover 7 weights"):
-        scax.SCA(wrong).init(net.init(jax.random.key(0)))
+        scax.SCA(wrong).init(params)
+    for part in (scax.L1, scax.LogSum):
+        with pytest.raises(ValueError, match=r"strength has shape \(7,\), and there are 43 weights"):
+            scax.SCA(problem(net, part(np.ones(7)))).init(params)
+    groups = scax.neuron_groups(params)
+    with pytest.raises(ValueError, match=rf"strength has shape \(7,\), and there are {groups.count} groups"):
+        scax.SCA(problem(net, scax.GroupLasso(np.ones(7), groups))).init(params)
+    with pytest.raises(TypeError, match=r"strength"):
+        scax.L1([0.1] * 43)  # type: ignore
 
 
 def test_strengths_are_leaves():

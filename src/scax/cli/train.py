@@ -159,8 +159,16 @@ def _strengths(others: dict[str, Any], l2: float | None, penalty: str, strength:
     """What --penalty and --strength mean for the others: a number is the strength of one of them, auto stays."""
     if not penalty and not strength:
         return others | {"l2": 0.01 if l2 is None else l2}
+    if not penalty:
+        raise UserError(f"--strength is that of --penalty: add --penalty and one of {', '.join(PENALTIES)}.")
     if penalty not in PENALTIES:
         raise UserError(f"--penalty is {penalty!r}: choose {', '.join(PENALTIES)}.")
+    if not strength:
+        raise UserError(f"--penalty {penalty} needs --strength: a number, or auto.")
+    if strength != "auto" and (others | {"l2": l2})[penalty]:
+        raise UserError(
+            f"--{penalty} and --penalty {penalty} --strength {strength} say it twice: leave one of them out."
+        )
     strengths = others | {"l2": 0.0 if l2 is None else l2}
     if strength == "auto":
         return strengths | {"penalty": penalty, "strength": strength}

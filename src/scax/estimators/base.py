@@ -139,7 +139,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
         self.loss_curve_ = []
         self.validation_loss_curve_ = [] if self.early_stopping else None
         self._saved_state = None
-        self.alpha_ = self._strength(x, targets, weight, y, random)
+        self.alpha_ = self._strength(x, targets, weight, y, random, again)
         self._train(x, targets, weight, held, self.max_iter, random)
         if not self._converged:
             warnings.warn(
@@ -230,7 +230,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
                 extra = "" if validation is None else f", validation loss = {value:.8f}"
                 print(f"Iteration {done + i + 1}, loss = {loss:.8f}{extra}")  # noqa: T201
 
-    def _strength(self, x, targets, weight, y, random: np.random.RandomState) -> float:
+    def _strength(self, x, targets, weight, y, random: np.random.RandomState, again: bool) -> float:
         """alpha, or the strength found for "auto": short trainings from one start, judged on held-out rows."""
         self.path_ = None
         if not isinstance(self.alpha, str):
@@ -239,7 +239,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
         if n < 4:
             return float(strength.STRENGTHS[-1])
         if self.penalty != "l2":
-            return self._sparse_strength(x, targets, weight, y, random)
+            return self._sparse_strength(x, targets, weight, y, random, again)
         sizes = epochs.padded(n), epochs.padded(round(strength.FRACTION * n))
         batch_size = self._batch_size(n, targets.shape[1])
         count = strength.passes(n, batch_size)
@@ -264,12 +264,18 @@ class SCAEstimator(Sparsity, BaseEstimator):
 
             return strength.climb(trial)
 
-    def _sparse_strength(self, x, targets, weight, y, random: np.random.RandomState) -> float:
-        """The strongest on a path of strengths that rows held out cannot tell from the best; sets `path_`."""
+    def _sparse_strength(self, x, targets, weight, y, random: np.random.RandomState, again: bool) -> float:
+        """The strongest on a path of strengths that rows held out cannot tell from the best; sets `path_`.
+
+        The fit goes on from its network. A warm start goes on from the last fit, which has seen the rows held out: the
+        path then starts from a network of its own.
+        """
         rows = np.sort(random.permutation(len(x))[: strength.MOST_PATH_ROWS])
         held = self._held_out(y[rows], strength.FRACTION, random)
         with jax.enable_x64(True):
-            params = to_params(self.coefs_, self.intercepts_, self._output_offset)
+            widths = [w.shape[0] for w in self.coefs_] + [targets.shape[1]]
+            start = glorot(tuple(widths), random) if again else (self.coefs_, self.intercepts_)
+            params = to_params(*start, self._output_offset)
             method = self._method(params, 1.0)
             wide = np.pad(x, ((0, 0), (0, padded_features(x.shape[1]) - x.shape[1])))
             part = lambda places: (wide[places], targets[places], weight[places])
@@ -294,7 +300,8 @@ class SCAEstimator(Sparsity, BaseEstimator):
             "neurons": np.array([sum(int(np.sum(layer)) for layer in on[1:-1]) for on in units]),
             "features": np.array([on[0] for on in units]),
         }
-        self.coefs_, self.intercepts_ = from_params(found.solution, self.n_features_in_)  # the fit goes on from there
+        if not again:
+            self.coefs_, self.intercepts_ = from_params(found.solution, self.n_features_in_)
         return found.strength
 
     def _options(self, smooth: bool) -> dict[str, Any]:

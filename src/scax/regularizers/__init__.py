@@ -1,4 +1,4 @@
-"""Regularizers R(w): convex functions of the weights, with their strength and their prox."""
+"""Regularizers R(w): functions of the weights, convex or convexified at an iterate, with their strength and prox."""
 
 from .base import Regularizer as Regularizer
 from .box import Box as Box

@@ -8,10 +8,11 @@ from .derivative import ProxDerivative
 
 
 class Regularizer:
-    """R(w) = ½ ridge ‖w‖² + rough(w), strength included; convex, or with a `majorizer` that is.
+    """R(w) = ½ ridge ‖w‖² + rough(w), strength included.
 
     The ridge goes into every solver's own quadratic; `rough` is what needs a prox, and is zero for a smooth
-    regularizer. Write `value` and `prox_rough` (and `ridge` where there is one); the rest follows.
+    regularizer. Write `rough` and `prox_rough` (and `ridge` where there is one); the rest follows. One that is not
+    convex has a `majorizer` in place of `prox_rough`.
     """
 
     #: rough ≡ 0: the surrogate is smooth and needs no prox.

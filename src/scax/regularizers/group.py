@@ -73,6 +73,7 @@ class GroupLasso(Regularizer):
         return GroupLasso(self.strength, Groups(ids, self.groups.sizes))
 
     def check(self, size):
+        checks.each("strength", self.strength, self.groups.count, "groups")
         if self.groups.ids.shape[-1] != size:
             raise ValueError(
                 f"groups cover {self.groups.ids.shape[-1]} weights but the network trains {size}: build them with "

@@ -39,6 +39,9 @@ class L1(Regularizer):
     def take(self, index):
         return self if jnp.ndim(self.strength) == 0 else L1(self.strength[index])
 
+    def check(self, size):
+        checks.each("strength", self.strength, size, "weights")
+
 
 @struct
 class ElasticNet(Regularizer):

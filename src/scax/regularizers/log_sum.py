@@ -1,5 +1,7 @@
 """A penalty that hardly shrinks what it keeps: concave in the size of a weight, convexified at every iterate."""
 
+import dataclasses
+
 import jax.numpy as jnp
 
 from .. import checks
@@ -15,26 +17,27 @@ class LogSum(Regularizer):
     """R(w) = strength · Σ_i ε log(1 + |w_i|/ε): a small weight is pulled as by ℓ1, one far above ε hardly at all.
 
     With groups, strength · Σ_p √size_p ε_p log(1 + ‖w_p‖/ε_p), ε_p = ε √size_p. R is concave in |w_i|: its tangent at
-    w_n touches R there and lies above it elsewhere, and is convex in w. It is ℓ1, or a group lasso, with a strength for
-    each weight or group, strength · ε/(|w_i| + ε). ε = 0.05 suits standardized inputs.
+    w_n touches R there and lies above it elsewhere, and is convex in w. Up to a constant it is ℓ1, or a group lasso,
+    with a strength for each weight or group, strength · ε/(|w_i| + ε). ε = 0.05 suits standardized inputs.
     """
 
     strength: Number
-    epsilon: Number = 0.05
     groups: Groups | None = None
+    _: dataclasses.KW_ONLY
+    epsilon: Number = 0.05
     newton = True
     convex = False
 
     def __post_init__(self):
-        checks.nonnegative("strength", self.strength)
         checks.positive("epsilon", self.epsilon)
+        self._like()
 
     def rough(self, w):
         if self.groups is None:
-            return self.strength * self.epsilon * jnp.sum(jnp.log1p(jnp.abs(w) / self.epsilon))
+            return jnp.sum(self.strength * self.epsilon * jnp.log1p(jnp.abs(w) / self.epsilon))
         side = jnp.sqrt(self.groups.sizes).astype(w.dtype)
         scale = self.epsilon * side
-        return self.strength * jnp.sum(side * scale * jnp.log1p(self.groups.norms(w) / scale))
+        return jnp.sum(self.strength * side * scale * jnp.log1p(self.groups.norms(w) / scale))
 
     def majorizer(self, w):
         if self.groups is None:
@@ -42,6 +45,12 @@ class LogSum(Regularizer):
         scale = self.epsilon * jnp.sqrt(self.groups.sizes).astype(w.dtype)
         return GroupLasso(self.strength * scale / (self.groups.norms(w) + scale), self.groups)
 
+    def prox_rough(self, w, step):
+        raise TypeError("LogSum is not convex and has no prox of its own: majorizer(w) has one.")
+
     def check(self, size):
-        if self.groups is not None:
-            GroupLasso(self.strength, self.groups).check(size)
+        self._like().check(size)
+
+    def _like(self) -> L1 | GroupLasso:
+        """The convex penalty that it is near zero."""
+        return L1(self.strength) if self.groups is None else GroupLasso(self.strength, self.groups)

@@ -8,6 +8,7 @@ from .box import Box
 from .derivative import derivative
 from .group import GroupLasso
 from .l1 import L1, ElasticNet, soft_threshold
+from .log_sum import LogSum
 
 
 @struct
@@ -15,20 +16,21 @@ class Sum(Regularizer):
     """R = Σ parts. Written L1(1e-3) + L2(1e-4).
 
     Ridges add up. The rough parts combine into one prox when they are ℓ1, one grouping and a box, applied in this
-    order: soft threshold, shrink the groups, clip (with a group *and* a box, both at once). Any other single rough
-    part is used as it is; two that are not in this list have no known joint prox and are refused.
+    order: soft threshold, shrink the groups, clip (with a group *and* a box, both at once); a LogSum is one of the
+    first two, through its majorizer. Any other single rough part is used as it is; two that are not in this list have
+    no known joint prox and are refused.
     """
 
     parts: tuple[Regularizer, ...]
 
     def __post_init__(self):
         rough = [p for p in self.parts if not p.smooth]
-        strange = [p for p in rough if not isinstance(p, (L1, ElasticNet, GroupLasso, Box))]
-        groups = [p for p in rough if isinstance(p, GroupLasso)]
+        strange = [p for p in rough if not isinstance(p, (L1, ElasticNet, GroupLasso, LogSum, Box))]
+        groups = [p for p in rough if getattr(p, "groups", None) is not None]
         if (strange and len(rough) > 1) or len(groups) > 1:
             names = " + ".join(type(p).__name__ for p in rough)
             raise ValueError(
-                f"the prox of {names} together is not known: combine L1, ElasticNet, one GroupLasso and Box, "
+                f"the prox of {names} together is not known: combine L1, LogSum, ElasticNet, one GroupLasso and Box, "
                 "or one regularizer of your own with L2."
             )
 

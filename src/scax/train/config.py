@@ -53,8 +53,6 @@ class TrainConfig:
             return f"--activation is {self.activation!r}: choose {', '.join(ACTIVATIONS)}."
         if any(not 1 <= width <= 100_000 for width in self.hidden):
             return f"--hidden is {','.join(map(str, self.hidden))}: widths must be between 1 and 100,000."
-        if (self.log or self.penalty == "log") and (self.l1 or self.group):
-            return "The log penalty takes the place of --l1 and --group: leave one of them out."
         if self.strength == "auto":
             if self.penalty not in SPARSE:
                 return f"--penalty is {self.penalty!r} and --strength auto: choose --penalty {', '.join(SPARSE)}."

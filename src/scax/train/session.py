@@ -104,7 +104,7 @@ class Session:
 
         def watch(record: dict[str, Any]) -> bool:
             told(record)
-            return hosts.agreed(stop())
+            return stop()
 
         config, rows = self.config, self.data.feed.sample(MOST_ROWS)
         found = chosen(
@@ -112,6 +112,7 @@ class Session:
             params,
             *set_aside(rows, config.seed),
             told=watch,
+            agreed=hosts.agreed,
             count=lambda params: in_use(self.net, params)["weights"],
             steps=max(20, config.steps // 10),
             batch_size=config.batch_size,
@@ -121,13 +122,16 @@ class Session:
             return False
         names = list(self.data.preprocess.schema.features)
         self.path = summary(found, self.net) | {"penalty": config.penalty, "names": names}
-        regularizer = penalty(self.config, params, self.strength)
-        self.problem = dataclasses.replace(self.problem, regularizer=regularizer)
-        self.method = dataclasses.replace(self.method, problem=self.problem)
         self._begin(found.solution)
         self.save()  # before the path: a run that has its path goes on from its checkpoint
         if hosts.first():
             write_json(self.folder / PATH, self.path)
+        hosts.meet()
+        self.path = read_json(self.folder / PATH)  # process 0's, and its network: others may differ in rounding
+        regularizer = penalty(self.config, params, self.strength)
+        self.problem = dataclasses.replace(self.problem, regularizer=regularizer)
+        self.method = dataclasses.replace(self.method, problem=self.problem)
+        self.restore()
         return True
 
     @property

@@ -36,17 +36,18 @@ def chosen(
     validation: Any,
     *,
     told: Callable[[dict[str, float]], Any] | None = None,
+    agreed: Callable[[bool], bool] = bool,
     **options: Any,
 ) -> Path:
     """The path of a problem whose sparse penalty has strength 1, up to a hopeless strength, or until `told` says so.
 
-    `options` are those of `path`.
+    `agreed` makes that one decision of several processes. `options` are those of `path`.
     """
     hopeless = until_hopeless(_loss_of_zeros(problem, params, validation))
 
     def watch(record: dict[str, float]) -> bool:
         over = hopeless(record)
-        return (told is not None and told(record) is True) or over
+        return agreed((told is not None and told(record) is True) or over)
 
     return path(problem, STRENGTHS, params=params, data=data, validation=validation, told=watch, **options)
 
