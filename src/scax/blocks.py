@@ -129,9 +129,9 @@ class Blocks:
         else:
             ids = np.arange(layout.size)
         parts = getattr(regularizer, "parts", (regularizer,))
-        grouped = [p.groups.ids for p in parts if getattr(p, "groups", None) is not None]
+        grouped = [groups for part in parts if (groups := getattr(part, "groups", None)) is not None]
         if grouped:
-            groups = checks.concrete(grouped[0])
+            groups = checks.concrete(grouped[0].ids)
             if groups is None:
                 raise ValueError("blocks with a group penalty: call init outside jit, so that the groups are known.")
             ids = _joined(ids, groups)

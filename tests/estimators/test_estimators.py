@@ -159,6 +159,12 @@ def test_a_sparse_strength_is_the_strongest_within_one_standard_error():
     dense = SCARegressor(**SMALL).fit(x, y)
     assert dense.path_ is None
     assert dense.sparsity_ == 0
+    # a warm start goes on from the last fit, and its path from a network that has not seen the rows held out
+    first = model.predict(x)
+    again = model.set_params(warm_start=True).fit(x, y)
+    assert again.path_ is not None
+    assert not np.array_equal(again.path_["loss"], path["loss"])
+    assert np.corrcoef(first, again.predict(x))[0, 1] > 0.9
 
 
 @pytest.mark.parametrize("penalty", ["elasticnet", "group", "log"])

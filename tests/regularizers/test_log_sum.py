@@ -100,6 +100,21 @@ def test_a_run_ends_at_a_stationary_point_with_exact_zeros(grouped, data):
     np.testing.assert_array_equal(used > 0, [True, True, False, False, False])  # the inputs that matter
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_more_finishing_steps_go_further(grouped, data):
+    """The tangent moves along with the weights, so that steps converge linearly."""
+    net = scax.MLP((5, 6, 1))
+    params = net.init(jax.random.key(0))
+    part = scax.LogSum(0.02, scax.neuron_groups(params) if grouped else None)
+    task = problem(net, part)
+    start = scax.train(scax.SCA(task), params, data, steps=300, records=1, finish=0).params
+    told = [scax.stationarity(task, scax.finish(task, start, data, steps=n), data) for n in (0, 15, 400)]
+    assert told[0].zeros < 0.1
+    assert told[2].zeros > 0.3
+    assert told[2].on < min(0.05, told[1].on)
+    assert told[2].off < 0.05
+
+
 def test_it_shrinks_less_than_l1_at_the_same_sparsity(data, x64):
     """One input matters: ℓ1 takes strength/2 off its weight, the tangent almost nothing."""
     x = np.random.default_rng(0).normal(size=(400, 4))

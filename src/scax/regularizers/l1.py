@@ -37,7 +37,7 @@ class L1(Regularizer):
         return derivative(w, x, threshold=step * self.l1)
 
     def take(self, index):
-        return self if jnp.ndim(self.strength) == 0 else L1(self.strength[index])
+        return self if jnp.ndim(self.strength) == 0 else L1(jnp.asarray(self.strength)[index])
 
     def check(self, size):
         checks.each("strength", self.strength, size, "weights")
