@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax.flatten_util import ravel_pytree
 
 import scax
 from tests.cases import groups_of_three
@@ -69,7 +70,7 @@ def test_a_step_is_that_of_its_majorizer(blocks, grouped, data, x64):
     """With and without blocks, which cut no group, and beside a ridge and a box."""
     net = scax.MLP((5, 6, 1))
     params = net.init(jax.random.key(0))
-    w = jax.flatten_util.ravel_pytree(params)[0]
+    w = ravel_pytree(params)[0]
     batch = tuple(part[:32].astype(np.float64) for part in data)
     ends, log = [], scax.LogSum(0.1, scax.neuron_groups(params) if grouped else None)
     for part in (log, log.majorizer(w)):
