@@ -1,5 +1,6 @@
-"""The command lines of the benchmarks; what they measure is no test."""
+"""The command lines and tables of the benchmarks; what they measure is no test."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -28,3 +29,40 @@ def test_cases_by_part_of_their_name(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         peers.main()
     assert "none has such a name" in capsys.readouterr().err
+
+
+def test_sparse_tables_are_those_of_the_results():
+    """docs/sparse.md, and the ratios of README.md."""
+    import numpy as np
+
+    from benchmarks import sparse_training as sparse
+
+    root = Path(sparse.__file__).parent.parent
+    results = {n: json.loads((root / f"docs/results/sparse-training-{n}.json").read_text()) for n in sparse.NETWORKS}
+    page = (root / "docs/sparse.md").read_text()
+    for line in sparse.markdown(results["paper"]).splitlines():
+        assert line in page
+    for name in ("casp", "winequality-white"):
+        rows = [row for row in results["wide"]["rows"] if row["set"] == name]
+        means = [np.mean([row[m]["test"] for row in rows]) for m in ("dense", "scax log", "scax log, no refit")]
+        assert f"| {name} | {len(rows)} | {' | '.join(f'{mean:.4f}' for mean in means)} |" in page
+    readme = (root / "README.md").read_text()
+    for label, value in {
+        "**scax**": lambda row: sparse.chosen(row)["test"],
+        "Adam, pruned and trained on": lambda row: row["adam, pruned"]["test"],
+        "proximal Adam": lambda row: row["proximal adam"]["test"],
+    }.items():
+        cells = []
+        for name in sparse.SETS:
+            rows = [row for row in results["paper"]["rows"] if row["set"] == name]
+            cells.append(np.mean([value(row) for row in rows]) / np.mean([row["dense"]["test"] for row in rows]))
+        assert f"| {label} | {' | '.join(f'{cell:.2f}' for cell in cells)} |" in readme
+
+
+def test_a_plan_has_strengths_for_the_methods_asked_for(monkeypatch, capsys):
+    from benchmarks import sparse_training as sparse
+
+    monkeypatch.setattr(sys, "argv", ["sparse_training", "--splits-file", "nowhere.npz", "--networks", "wide"])
+    with pytest.raises(SystemExit):
+        sparse.main()
+    assert "has no strengths for group, l1: use --methods dense log" in capsys.readouterr().err

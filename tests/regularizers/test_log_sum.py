@@ -64,6 +64,14 @@ def problem(net, regularizer):
     return scax.Problem(net.apply, scax.Squared(), regularizer)
 
 
+def trained(grouped, data):
+    """A problem, and a network trained on it that is not finished."""
+    net = scax.MLP((5, 6, 1))
+    params = net.init(jax.random.key(0))
+    task = problem(net, scax.LogSum(0.02, scax.neuron_groups(params) if grouped else None))
+    return task, scax.train(scax.SCA(task), params, data, steps=300, records=1, finish=0).params
+
+
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("blocks", [None, scax.Blocks(3, by="random")])
 def test_a_step_is_that_of_its_majorizer(blocks, grouped, data, x64):
@@ -83,32 +91,23 @@ def test_a_step_is_that_of_its_majorizer(blocks, grouped, data, x64):
 
 @pytest.mark.parametrize("grouped", [False, True])
 def test_a_run_ends_at_a_stationary_point_with_exact_zeros(grouped, data):
-    net = scax.MLP((5, 6, 1))
-    params = net.init(jax.random.key(0))
-    part = scax.LogSum(0.02, scax.neuron_groups(params) if grouped else None)
-    task = problem(net, part)
-    found = scax.train(scax.SCA(task), params, data, steps=300, records=1)
-    told = scax.stationarity(task, found.params, data)
+    task, before = trained(grouped, data)
+    end = scax.finish(task, before, data)
+    told = scax.stationarity(task, end, data)
     assert told.zeros > 0.3
     assert told.on < 0.02
     assert told.off < 1e-3
-    # each finishing step minimizes a function above the objective that touches it: it only falls
-    value = lambda p: float(task.objective(p, *data))
-    before = scax.train(scax.SCA(task), params, data, steps=300, records=1, finish=0).params
-    values = [value(scax.finish(task, before, data, steps=n)) for n in range(4)]
+    # a step that raises the objective is refused: it only falls
+    values = [float(task.objective(scax.finish(task, before, data, steps=n), *data)) for n in range(4)]
     assert np.all(np.diff(values) <= 1e-6)
-    used = np.abs(np.asarray(found.params[0]["weight"])).sum(axis=1)
+    used = np.abs(np.asarray(end[0]["weight"])).sum(axis=1)
     np.testing.assert_array_equal(used > 0, [True, True, False, False, False])  # the inputs that matter
 
 
 @pytest.mark.parametrize("grouped", [False, True])
 def test_more_finishing_steps_go_further(grouped, data):
     """The tangent moves along with the weights, so that steps converge linearly."""
-    net = scax.MLP((5, 6, 1))
-    params = net.init(jax.random.key(0))
-    part = scax.LogSum(0.02, scax.neuron_groups(params) if grouped else None)
-    task = problem(net, part)
-    start = scax.train(scax.SCA(task), params, data, steps=300, records=1, finish=0).params
+    task, start = trained(grouped, data)
     told = [scax.stationarity(task, scax.finish(task, start, data, steps=n), data) for n in (0, 15, 400)]
     assert told[0].zeros < 0.1
     assert told[2].zeros > 0.3
@@ -142,6 +141,8 @@ def test_nonsense_is_refused():
         scax.LogSum(0.1, groups_of_three(Q)) + scax.GroupLasso(0.1, groups_of_three(Q))
     with pytest.raises(TypeError, match=r"majorizer\(w\) has one"):
         scax.LogSum(0.1).prox(jnp.ones(3), 1.0)
+    with pytest.raises(TypeError, match=r"majorizer\(w\) has one"):
+        (scax.LogSum(0.1) + scax.Box(2.0)).prox(jnp.ones(3), 1.0)
     net = scax.MLP((5, 6, 1))
     wrong = problem(net, scax.LogSum(0.1, groups_of_three(7)))
     params = net.init(jax.random.key(0))

@@ -179,10 +179,14 @@ class SCAEstimator(Sparsity, BaseEstimator):
         return self._input_scaling.apply(X), targets, weight, y
 
     def _initialize(self, targets: np.ndarray, weight: np.ndarray, random: np.random.RandomState) -> None:
-        widths = (self.n_features_in_, *parameters.hidden_widths(self.hidden_layer_sizes), targets.shape[1])
-        self.coefs_, self.intercepts_ = glorot(widths, random)
+        self.coefs_, self.intercepts_ = self._drawn(targets, random)
         self._output_offset = self._offset(targets, weight)
-        self.n_layers_, self.n_outputs_, self.t_ = len(widths), widths[-1], 0
+        self.n_layers_, self.n_outputs_, self.t_ = len(self.coefs_) + 1, targets.shape[1], 0
+
+    def _drawn(self, targets: np.ndarray, random: np.random.RandomState) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """A network to start from."""
+        hidden = parameters.hidden_widths(self.hidden_layer_sizes)
+        return glorot((self.n_features_in_, *hidden, targets.shape[1]), random)
 
     def _train(self, x, targets, weight, held, max_iter: int, random: np.random.RandomState) -> None:
         """Epochs until the loss stops falling; sets the learned attributes."""
@@ -273,8 +277,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
         rows = np.sort(random.permutation(len(x))[: strength.MOST_PATH_ROWS])
         held = self._held_out(y[rows], strength.FRACTION, random)
         with jax.enable_x64(True):
-            widths = [w.shape[0] for w in self.coefs_] + [targets.shape[1]]
-            start = glorot(tuple(widths), random) if again else (self.coefs_, self.intercepts_)
+            start = self._drawn(targets, random) if again else (self.coefs_, self.intercepts_)
             params = to_params(*start, self._output_offset)
             method = self._method(params, 1.0)
             wide = np.pad(x, ((0, 0), (0, padded_features(x.shape[1]) - x.shape[1])))

@@ -57,6 +57,9 @@ class Sum(Regularizer):
         rough = [p for p in self.parts if not p.smooth]
         if len(rough) == 1:
             return rough[0].prox_rough(w, step)
+        for part in rough:
+            if not part.convex:
+                return part.prox_rough(w, step)  # refuses: the sum has no prox either
         w = soft_threshold(w, step * sum(p.l1 for p in rough if isinstance(p, (L1, ElasticNet))))
         boxes = [p.bound for p in rough if isinstance(p, Box)]
         for part in rough:
