@@ -278,6 +278,8 @@ def test_a_strength_is_found(scax):
     # or right after it was: training goes on from the network on the path
     session = sessions.start(Path("between"), config, *survey(config), "scax train")
     assert session.choose(lambda record: None, lambda: False)
+    begun = sessions.in_use(session.net, session.carry.state.params)
+    assert begun["weights"] == path["weights"][path["chosen"]] < results["weights"]
     assert scax("resume", "between").code == 0
     assert Path("between/model.safetensors").read_bytes() == Path("run/model.safetensors").read_bytes()
 

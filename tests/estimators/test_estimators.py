@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import scax
 from scax.estimators import SCAClassifier, SCARegressor
+from scax.models.compact import weights_used
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -139,6 +140,13 @@ def test_poisson_predicts_rates_in_any_unit():
     np.testing.assert_allclose(scaled.predict(x), 50 * model.predict(x), rtol=1e-6)
 
 
+class _Untrained(SCARegressor):
+    """As it is when training begins."""
+
+    def _train(self, *_):
+        self._converged = True
+
+
 def test_a_sparse_strength_is_the_strongest_within_one_standard_error():
     random = np.random.RandomState(0)
     x = random.normal(size=(120, 5))
@@ -159,6 +167,9 @@ def test_a_sparse_strength_is_the_strongest_within_one_standard_error():
     dense = SCARegressor(**SMALL).fit(x, y)
     assert dense.path_ is None
     assert dense.sparsity_ == 0
+    # the fit goes on from the path's network
+    untrained = _Untrained(**SMALL | {"alpha": "auto"}, penalty="group").fit(x, y)
+    assert weights_used(untrained.coefs_) == path["weights"][list(path["alpha"]).index(model.alpha_)]
     # a warm start goes on from the last fit, and its path from a network that has not seen the rows held out
     first = model.predict(x)
     again = model.set_params(warm_start=True).fit(x, y)
