@@ -189,6 +189,27 @@ def test_a_limit_is_reported_and_tolerance_matters(x64):
     assert fine.optimality < 1e-12 < rough.optimality
 
 
+@pytest.mark.parametrize("regularizer", ["l1", "group", "all"])
+@pytest.mark.parametrize("loss", ["squared", "softmax"])
+@pytest.mark.parametrize("solver", [Semismooth, Fista])
+def test_enough_leaves_no_more_than_its_share_of_the_gain(solver, loss, regularizer, x64):
+    surrogate = build(loss, regularizer)
+    options = {} if solver is Semismooth else {"check_every": 1}
+    value = jax.jit(surrogate.value)
+    run = lambda **more: jax.jit(lambda: solver(tolerance=1e-10, **options, **more).solve(surrogate))()
+    best, first = run(), value(jnp.zeros_like(surrogate.w))
+    counts = [int(best.iterations)]
+    for share in (0.01, 0.5):
+        end = run(enough=share)
+        assert end.converged
+        assert value(end.delta) - value(best.delta) <= share * (first - value(end.delta)) + 1e-12
+        counts.append(int(end.iterations))
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[-1]
+    with pytest.raises(ValueError, match="enough"):
+        solver(enough=1.5)
+
+
 class OwnPenalty(scax.Regularizer):
     def rough(self, w):
         return jnp.sum(jnp.abs(w))
@@ -201,7 +222,9 @@ def test_auto_takes_it_where_it_serves():
     net = mlp(1)
     auto = scax.solvers.Auto()
     lasso = scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3))
-    assert auto.choose(Setting(lasso, 20, 1, 100)).solver.name == "semismooth"
+    chosen, asked = (a.choose(Setting(lasso, 20, 1, 100)).solver for a in (auto, scax.solvers.Auto(tolerance=1e-7)))
+    assert (chosen.name, chosen.enough) == ("semismooth", 0.1)
+    assert (asked.name, asked.enough, asked.tolerance) == ("semismooth", 0.0, 1e-7)
     assert auto.choose(Setting(lasso, 10**5, 1, 10**5)).solver.name == "fista"
     boxed = scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3) + scax.Box(1.0))
     assert auto.choose(Setting(boxed, 20, 1, 100)).solver.name == "semismooth"

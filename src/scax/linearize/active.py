@@ -96,25 +96,28 @@ class Layered(Active):
         split = self.lin.network.split
         diagonal = split(d.diagonal)
         direction = [None] * len(diagonal) if d.direction is None else split(d.direction)
-        shares = [] if d.uniform else [self._gathered(d.diagonal)]
+        shares, factors = [] if d.uniform else [self._gathered(d.diagonal)], []  # and A of AAᵀ
         for leaf, use, a, g, gg in self.parts:
             weight = use.arrange(diagonal[leaf])  # [C, F]
             lean = None if direction[leaf] is None else use.arrange(direction[leaf])
-            if d.uniform:
-                shares.append((g * weight[0]) @ g.T if a is None else ((a * weight[:, 0]) @ a.T) * gg)
+            if d.uniform and a is None:
+                factors.append(g * jnp.sqrt(weight[0]))
+            elif d.uniform:
+                shares.append(((a * weight[:, 0]) @ a.T) * gg)
             if lean is not None:
-                along = g * lean[0] if a is None else a * (g @ lean.T)  # a_ic g_i·n_c  [m, C]; a bias: [m, F]
-                shares.append(along @ along.T)
+                factors.append(g * lean[0] if a is None else a * (g @ lean.T))  # a_ic g_i·n_c  [m, C]; a bias: [m, F]
         for leaf, shape, block in self.own:
             if d.uniform:
-                shares.append((block * diagonal[leaf].reshape(-1)) @ block.T)
+                factors.append(block * jnp.sqrt(diagonal[leaf].reshape(-1)))
             if direction[leaf] is not None and d.groups is not None and d.groups.axes is not None:
                 axis = d.groups.axes[leaf]
                 along = (block * direction[leaf].reshape(-1)).reshape(-1, *shape)
                 if axis is not None:  # summed over all other axes
                     along = jnp.moveaxis(along, axis + 1, 1).reshape(block.shape[0], shape[axis], -1).sum(2)
-                along = along.reshape(block.shape[0], -1)
-                shares.append(along @ along.T)
+                factors.append(along.reshape(block.shape[0], -1))
+        if factors:
+            side_by_side = jnp.concatenate(factors, axis=1)
+            shares.append(side_by_side @ side_by_side.T)
         return sum(shares[1:], start=shares[0])
 
     def _gathered(self, weight: Float[Array, "q"]) -> Float[Array, "m m"]:

@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .._struct import struct
@@ -56,7 +57,17 @@ class Solver:
 
 def reachable(tolerance: float | None, dtype) -> float:
     """A tolerance as asked for, but never below what the precision can reach; by default 1e-12, in float32 1e-5."""
-    eps = float(jax.numpy.finfo(dtype).eps)
+    eps = float(jnp.finfo(dtype).eps)
     if tolerance is None:
         tolerance = 1e-12 if eps < 1e-9 else 1e-5
     return max(tolerance, 16 * eps)
+
+
+def allowed(primal: Float[Array, ""], start: Float[Array, ""], tolerance: float, enough: float) -> Float[Array, ""]:
+    """What may be left to gain at a value `primal` of the surrogate: `tolerance` of it or, where that is more, the share
+    `enough` of what was gained since δ = 0, of value `start`."""
+    goal = tolerance * jnp.maximum(jnp.abs(primal), jnp.finfo(primal.dtype).tiny)
+    if not enough:
+        return goal
+    gained = jnp.where(jnp.isfinite(start), start - primal, 0)  # w_n itself may be outside a bound
+    return jnp.maximum(goal, enough * gained)

@@ -12,6 +12,8 @@ from .smooth import ConjugateGradientsSolver, Newton, SampleSpaceSolver, Structu
 
 #: Equations up to which a few Newton systems are cheaper than hundreds of passes over the batch.
 LARGEST_SYSTEM = 2048
+#: What the step of a training may leave to gain, as a share of what it gains.
+ENOUGH = 0.1
 
 SOLVERS: dict[str, type[Solver]] = {
     cls.name: cls
@@ -29,7 +31,11 @@ SOLVERS: dict[str, type[Solver]] = {
 
 @struct
 class Auto(Solver):
-    """The cheapest solver that serves the problem; `tolerance` is handed to it, None leaves it its own."""
+    """The cheapest solver that serves the problem; `tolerance` is handed to it, None leaves it its own.
+
+    Without one, surrogates with a prox are solved until a tenth of the step's gain is left: the next batch's is another
+    one, and trainings end no worse (docs/sparse.md).
+    """
 
     tolerance: float | None = static(default=None)
     name: ClassVar[str] = "auto"
@@ -49,7 +55,9 @@ class Auto(Solver):
         return Choice(self._made(SOLVERS[best]), f"{how}: {table[best]}, the least of {', '.join(sorted(table))}")
 
     def _made(self, solver: type[Solver]) -> Solver:
-        return solver() if self.tolerance is None else solver(tolerance=self.tolerance)  # type: ignore[call-arg]
+        if self.tolerance is not None:
+            return solver(tolerance=self.tolerance)  # type: ignore[call-arg]
+        return solver(enough=ENOUGH) if issubclass(solver, Semismooth | Fista) else solver()
 
 
 def _rough(setting: Setting) -> tuple[type[Solver], str]:

@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import checks
 from .._struct import static, struct
 from ..linearize.base import spectral_norm
 from ..problem import Problem
 from ..surrogate import Surrogate
-from .base import Solution, Solver, reachable
+from .base import Solution, Solver, allowed, reachable
 
 
 class _Iterate(NamedTuple):
@@ -19,6 +20,7 @@ class _Iterate(NamedTuple):
     momentum: Float[Array, ""]
     bound: Float[Array, ""]  # on the curvature of Φ along J: 1/step
     gap: Float[Array, ""]
+    solved: Array
     count: Array
 
 
@@ -28,13 +30,17 @@ class Fista(Solver):
 
     The step comes from ‖J‖² and the loss's curvature at the current outputs and is shortened whenever the quadratic
     upper bound fails; momentum restarts when it points uphill. `tolerance` is the relative duality gap, checked every
-    `check_every` iterations.
+    `check_every` iterations; `enough` above 0 stops earlier, where at most that share of the gain over δ = 0 is left.
     """
 
     tolerance: float = static(default=1e-6)
     max_iterations: int = static(default=5000)
     check_every: int = static(default=10)
+    enough: float = static(default=0.0)
     name: ClassVar[str] = "fista"
+
+    def __post_init__(self):
+        checks.fraction("enough", self.enough)
 
     def supports(self, problem: Problem) -> str | None:
         return None
@@ -43,14 +49,17 @@ class Fista(Solver):
         lin, datafit, dtype = surrogate.lin, surrogate.datafit, surrogate.w.dtype
         z0, jvp = lin.outputs, jax.jit(lin.jvp)  # traced once, used often
         tolerance = reachable(self.tolerance, dtype)
+        here = datafit.value(z0) + surrogate.regularizer.rough(surrogate.w)  # the surrogate at δ = 0
 
-        def gap(delta):
-            """Relative duality gap at δ."""
+        def judged(delta):
+            """The relative duality gap at δ, and whether it is small enough."""
             z = z0 + jvp(delta)
             primal = surrogate.value(delta)
-            difference = primal - surrogate.dual(datafit.gradient(z), z)
-            relative = jnp.maximum(difference, 0) / jnp.maximum(jnp.abs(primal), jnp.finfo(dtype).tiny)
-            return jnp.where(jnp.isfinite(primal), relative, jnp.inf)  # outside a box
+            gap = jnp.maximum(primal - surrogate.dual(datafit.gradient(z), z), 0)
+            inside = jnp.isfinite(primal)  # a box
+            relative = gap / jnp.maximum(jnp.abs(primal), jnp.finfo(dtype).tiny)
+            solved = inside & (gap <= allowed(primal, here, tolerance, self.enough))
+            return jnp.where(inside, relative, jnp.inf), solved
 
         def descend(state: _Iterate) -> _Iterate:
             z = z0 + jvp(state.ahead)
@@ -77,7 +86,8 @@ class Fista(Solver):
 
         def several(state: _Iterate) -> _Iterate:
             state = jax.lax.fori_loop(0, self.check_every, lambda _, s: descend(s), state)
-            return state._replace(gap=gap(state.delta), count=state.count + self.check_every)
+            gap, solved = judged(state.delta)
+            return state._replace(gap=gap, solved=solved, count=state.count + self.check_every)
 
         zero = jnp.zeros_like(surrogate.w)
         factor, _, _ = datafit.newton(z0)
@@ -85,6 +95,7 @@ class Fista(Solver):
             jnp.max(jnp.sum(factor.magnitude() ** 2, axis=1)) if not factor.diagonal else jnp.max(factor.blocks**2)
         )
         bound = 1.1 * spectral_norm(lin, dtype) * curvature + 4 * jnp.finfo(dtype).tiny  # half of it is not zero
-        start = _Iterate(zero, zero, jnp.ones((), dtype), bound, jnp.asarray(jnp.inf, dtype), jnp.asarray(0))
-        end = jax.lax.while_loop(lambda s: (s.gap > tolerance) & (s.count < self.max_iterations), several, start)
-        return Solution(end.delta, end.gap, end.count, end.gap <= tolerance)
+        gap, no = jnp.asarray(jnp.inf, dtype), jnp.asarray(False)
+        start = _Iterate(zero, zero, jnp.ones((), dtype), bound, gap, no, jnp.asarray(0))
+        end = jax.lax.while_loop(lambda s: ~s.solved & (s.count < self.max_iterations), several, start)
+        return Solution(end.delta, end.gap, end.count, end.solved)

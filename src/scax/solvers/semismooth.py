@@ -6,13 +6,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import checks
 from .._struct import static, struct
 from ..linear.cholesky import solve_positive
 from ..linearize.active import active, root
 from ..linearize.base import exact
 from ..problem import Problem
 from ..surrogate import Surrogate
-from .base import Solution, Solver, reachable
+from .base import Solution, Solver, allowed, reachable
 
 #: The shortest step along a Newton direction before the problem is made easier instead.
 SHORTEST = 2.0**-6
@@ -39,6 +40,7 @@ class _Iterate(NamedTuple):
     rows: Float[Array, "m k"]  # z0 + Jδ(v)
     prox: "_Proximal"
     gap: Float[Array, ""]
+    solved: Array
     count: Array
     stuck: Array
 
@@ -62,11 +64,17 @@ class Semismooth(Solver):
     itself, and bounds what is left to gain.
 
     With more rows than weights the system is solved in weight space, from D^½ JᵀHJ D^½.
+
+    `enough` above 0 stops earlier, where at most that share of the gain over δ = 0 is left to gain: `auto` takes 0.1.
     """
 
     tolerance: float = static(default=1e-6)
     max_iterations: int = static(default=100)
+    enough: float = static(default=0.0)
     name: ClassVar[str] = "semismooth"
+
+    def __post_init__(self):
+        checks.fraction("enough", self.enough)
 
     def supports(self, problem: Problem) -> str | None:
         if problem.regularizer.newton:
@@ -86,6 +94,7 @@ class Semismooth(Solver):
         scale = jnp.sum(magnitude**2 * lin.row_squares())  # ‖FJ‖² and more
         curvature = 2 * surrogate.curvature
         tiny = jnp.finfo(dtype).tiny
+        here = datafit.value(z0) + surrogate.regularizer.rough(w)  # the surrogate at δ = 0
         least = jnp.where(curvature > 16 * eps * scale, 0, jnp.sqrt(eps) * scale).astype(dtype)  # of σ
 
         def total(prox: _Proximal):
@@ -120,9 +129,9 @@ class Semismooth(Solver):
             left = jnp.minimum(subgradient * away, subgradient**2 / jnp.maximum(2 * curvature, tiny))
             left = jnp.where(prox.sigma > 0, left, 0)
             size = jnp.maximum(jnp.abs(primal), tiny)
-            relative = (gap + left) / size
-            done = (prox.sigma > 0) & (gap <= 0.1 * jnp.maximum(left, tolerance * size)) & (relative > tolerance)
-            return _Iterate(point, rows, prox, relative, count, stuck), done
+            solved = gap + left <= allowed(primal, here, tolerance, self.enough)
+            around = (prox.sigma > 0) & (gap <= 0.1 * jnp.maximum(left, tolerance * size)) & ~solved
+            return _Iterate(point, rows, prox, (gap + left) / size, solved, count, stuck), around
 
         @exact
         def in_weights(factor):
@@ -164,7 +173,7 @@ class Semismooth(Solver):
             kept = jax.tree.map(lambda a, b: jnp.where(failed, b, a), new, point)
             # a step as short as this: kinks of the dual lie too close together, more curvature spreads them
             hard = (t <= SHORTEST) & (prox.sigma < scale)
-            following, done = judged(kept, prox, state.count + 1, failed & ~hard)
+            following, around = judged(kept, prox, state.count + 1, failed & ~hard)
             lower = jnp.where(prox.sigma / 10 < jnp.maximum(curvature, tiny), 0, prox.sigma / 10)
             sigma = jnp.where(hard, jnp.maximum(10 * prox.sigma, 1e-3 * scale), jnp.maximum(lower, least))
             center = jnp.where(hard, prox.center, kept.delta)
@@ -173,14 +182,12 @@ class Semismooth(Solver):
                 other = _Proximal(sigma.astype(dtype), center)
                 return judged(at(kept.z, other), other, state.count + 1, jnp.asarray(False))[0]
 
-            return jax.lax.cond((done | hard) & ~(following.gap <= tolerance), changed, lambda: following)
+            return jax.lax.cond((around | hard) & ~following.solved, changed, lambda: following)
 
         prox = _Proximal(least, jnp.zeros_like(w))
         first = at(z0, prox)
         columns = active(lin, derivative(first, prox)) if in_samples else None
         weights = in_weights(datafit.newton(z0)[0]) if datafit.quadratic and not in_samples else None
         start, _ = judged(first, prox, jnp.asarray(0), jnp.asarray(False))
-        end = jax.lax.while_loop(
-            lambda s: ~(s.gap <= tolerance) & (s.count < self.max_iterations) & ~s.stuck, newton, start
-        )
-        return Solution(end.point.delta, end.gap, end.count, end.gap <= tolerance)
+        end = jax.lax.while_loop(lambda s: ~s.solved & (s.count < self.max_iterations) & ~s.stuck, newton, start)
+        return Solution(end.point.delta, end.gap, end.count, end.solved)
