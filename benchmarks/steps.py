@@ -100,7 +100,7 @@ def looped(method, params, x, y, batch: int, before: int = 0) -> Callable[[int],
     """A function that runs some steps in one compiled loop, those after the first `before` of a training, and gives
     (wall, processor) seconds per step."""
     # the rows of each step, drawn beforehand: what is timed is gathering them and stepping
-    order = jax.random.randint(jax.random.key(1), (64, batch), 0, x.shape[0])
+    order = jax.random.randint(jax.random.key(1), (1024, batch), 0, x.shape[0])
 
     @jax.jit
     def run(state, count):

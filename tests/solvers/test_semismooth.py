@@ -243,3 +243,26 @@ def test_a_step_ends_on_exact_zeros():
     state, info = sca.step(sca.init(params), (x, x[:, :1]))
     assert 0.2 < float(jnp.mean(state.w == 0)) < 1
     assert info.status == scax.Status.OK
+
+
+def test_a_training_takes_steps_that_are_solved_well_enough():
+    """What is left of a step's gain may be more than all that is left of the objective."""
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(rng.normal(size=(256, 6)), jnp.float32)
+    y = jnp.tanh(x[:, :1])
+    net = scax.MLP((6, 60, 1))
+    params = net.init(jax.random.key(0))
+    rows = jnp.asarray(rng.permutation(256 * 10) % 256).reshape(160, 16)
+    ends, problem = [], scax.Problem(net.apply, scax.Squared(), scax.L1(1e-4))
+    for solver in ("auto", "semismooth"):
+        sca = scax.SCA(problem, solver=solver)
+
+        def several(state, batches, sca=sca):
+            return jax.lax.scan(lambda s, rows: sca.step(s, (x[rows], y[rows])), state, batches)
+
+        state, told = jax.jit(several)(sca.init(params), rows)
+        assert np.all(told.status == scax.Status.OK)
+        ends.append((float(problem.objective(sca.solution(state), x, y)), int(told.iterations.sum())))
+    (early, fewer), (exact, more) = ends
+    assert early < 1.2 * exact
+    assert fewer < 0.7 * more

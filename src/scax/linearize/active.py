@@ -13,7 +13,7 @@ from .base import Linearization, exact
 from .structured import Layer, Structured
 
 #: Active columns are gathered into an array with room for this share of all columns, the first that is large enough.
-ROOM = (1 / 64, 1 / 8, 1 / 2)
+ROOM = (1 / 64, 1 / 8, 1 / 4, 3 / 8, 1 / 2)
 #: Below this many columns they are all used, masked: gathering costs more than it saves.
 FEW = 1024
 #: Columns that are formed at a time: all of them at once would be J.
@@ -229,9 +229,9 @@ def _first(weight: Float[Array, "q"], room: int) -> tuple[Int[Array, "r"], Bool[
     if 64 * room <= size:
         index = jax.lax.top_k(there.astype(jnp.float32), room)[1]
         return index, there[index]
-    # counts of those before, in rows of 128 by one product (a running sum is slow), and then each to its place
-    rows = jnp.pad(there.astype(jnp.float32), (0, -size % 128)).reshape(-1, 128)
-    within = rows @ jnp.triu(jnp.ones((128, 128), jnp.float32))
+    # counts of those before, in rows of 64 by one product (a running sum is slow), and then each to its place
+    rows = jnp.pad(there.astype(jnp.float32), (0, -size % 64)).reshape(-1, 64)
+    within = rows @ jnp.triu(jnp.ones((64, 64), jnp.float32))
     total = within[:, -1].astype(jnp.int32)
     before = jnp.cumsum(total) - total
     place = (within.astype(jnp.int32) + before[:, None]).reshape(-1)[:size] - 1

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -64,8 +63,8 @@ def reachable(tolerance: float | None, dtype) -> float:
 
 
 def allowed(primal: Float[Array, ""], start: Float[Array, ""], tolerance: float, enough: float) -> Float[Array, ""]:
-    """What may be left to gain at a value `primal` of the surrogate: `tolerance` of it or, where that is more, the share
-    `enough` of what was gained since δ = 0, of value `start`."""
+    """What may be left to gain at the value `primal`: `tolerance` of it or, where that is more, the share `enough` of
+    what was gained since δ = 0, of value `start`."""
     goal = tolerance * jnp.maximum(jnp.abs(primal), jnp.finfo(primal.dtype).tiny)
     if not enough:
         return goal

@@ -33,8 +33,8 @@ SOLVERS: dict[str, type[Solver]] = {
 class Auto(Solver):
     """The cheapest solver that serves the problem; `tolerance` is handed to it, None leaves it its own.
 
-    Without one, surrogates with a prox are solved until a tenth of the step's gain is left: the next batch's is another
-    one, and trainings end no worse (docs/sparse.md).
+    Without one, surrogates with a prox are solved until a tenth of the step's gain is left: the next batch's is
+    another one, and trainings end no worse (docs/sparse.md).
     """
 
     tolerance: float | None = static(default=None)

@@ -65,7 +65,7 @@ class Semismooth(Solver):
 
     With more rows than weights the system is solved in weight space, from D^½ JᵀHJ D^½.
 
-    `enough` above 0 stops earlier, where at most that share of the gain over δ = 0 is left to gain: `auto` takes 0.1.
+    `enough` above 0 stops earlier, where at most that share of the gain over δ = 0 is left to gain: `auto` does so.
     """
 
     tolerance: float = static(default=1e-6)
