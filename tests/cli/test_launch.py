@@ -21,14 +21,14 @@ from .tables import regression
 TRAIN = ("train", "t.csv", "--target", "price", "--steps", "1500", "--batch-size", "6", "--hidden", "4")
 
 
-def begin(*arguments: str) -> subprocess.Popen:
+def begin(*arguments: str, **environment: str) -> subprocess.Popen:
     path = os.pathsep.join([str(Path(library.__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
         [sys.executable, "-m", "scax", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"PYTHONPATH": path, "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
+        env=os.environ | {"PYTHONPATH": path, "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"} | environment,
     )
 
 
@@ -93,6 +93,34 @@ def test_a_death_ends_the_others_and_any_number_goes_on(scax, x64):
         assert one["step"] == other["step"]
         if one["step"] <= reached:
             assert other["objective"] == pytest.approx(one["objective"], rel=1e-10)
+    np.testing.assert_allclose(weights("run"), weights("alone"), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("manager", ["slurm", "open mpi"])
+def test_processes_that_a_cluster_started_find_each_other(manager, scax, x64):
+    """--hosts auto with the variables that srun and mpirun set, here by hand; JAX reads them."""
+    regression(Path("t.csv"))
+    short = (*TRAIN, "--steps", "60")
+    assert scax(*short, "--out", "alone").code == 0
+    with socket.socket() as free:  # both managers' coordinators listen at 61440 + (a job's number mod 4096)
+        free.bind(("127.0.0.1", 0))
+        job = free.getsockname()[1] % 4096
+    here = {"JAX_COORDINATOR_BIND_ADDRESS": f"127.0.0.1:{61440 + job}"}  # and at no other address
+
+    def told(i: int) -> dict[str, str]:
+        if manager == "slurm":
+            fixed = {"SLURM_JOB_ID": str(job), "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
+            return here | fixed | {"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i)}
+        fixed = {"OMPI_MCA_orte_hnp_uri": f"{4096 * job}.0;tcp://127.0.0.1:1234", "OMPI_COMM_WORLD_SIZE": "2"}
+        return here | fixed | {"OMPI_COMM_WORLD_RANK": str(i), "OMPI_COMM_WORLD_LOCAL_RANK": str(i)}
+
+    pair = [begin(*short, "--out", "run", "--hosts", "auto", **told(i)) for i in range(2)]
+    try:
+        ended(pair[0], 0)
+        assert ended(pair[1], 0)[0] == ""  # it left the talking to the first
+    finally:
+        for process in pair:
+            process.kill()
     np.testing.assert_allclose(weights("run"), weights("alone"), rtol=1e-8, atol=1e-10)
 
 
