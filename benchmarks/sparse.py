@@ -174,6 +174,9 @@ def steps(repeats: int, seconds: float = 0.4) -> list[dict]:
             times = [{name: loop(counts[name]) for name, loop in loops.items()} for _ in range(repeats)]
             row = {"network": "18/100/100/1", "batch": batch, "penalty": penalty, "strength": strength, "from": when}
             row["adam_microseconds"] = 1e6 * min(t["adam"][0] for t in times)
+            row["newton_steps"] = {
+                name: newton_steps(methods[name], params, x, y, batch, before) for name in ("sca", "exact")
+            }
             for name in ("sca", "exact", "fista"):
                 row[name] = statistics.median(t[name][0] / t["adam"][0] for t in times)
             table.append(row)
@@ -181,31 +184,46 @@ def steps(repeats: int, seconds: float = 0.4) -> list[dict]:
     return table
 
 
-def trainings(folder: str, seeds: int = 4, ends: tuple[int, ...] = (50, 500, 2000)) -> list[dict]:
-    """The objective on all rows after some steps of 20 rows: solved as `auto` does, over solved to the end, percent."""
+def newton_steps(method, params, x, y, batch: int, before: int) -> float:
+    """How many a step takes on average."""
+    order = jax.random.randint(jax.random.key(1), (1024, batch), 0, x.shape[0])[: before + COUNT]
+
+    @jax.jit
+    def run(state):
+        return jax.lax.scan(lambda s, rows: method.step(s, (x[rows], y[rows])), state, order)[1].iterations
+
+    return float(run(method.init(params))[before:].mean())
+
+
+def trainings(folder: str, seeds: int = 8, ends: tuple[int, ...] = (50, 500, 2000)) -> list[dict]:
+    """The objective on all rows after some steps: solved as `auto` does, over solved to the end, percent."""
+    from sklearn.datasets import load_breast_cancer
+
     from experiments.defaults import CASES, load, network, over_seeds, starts
 
+    x, y = load_breast_cancer(return_X_y=True)
+    cancer = jnp.asarray((x - x.mean(0)) / x.std(0), jnp.float32), jnp.asarray(y, jnp.float32)
+    usual = ("l1 3e-4", "l1 3e-3", "group 1e-3", "log 1e-3")
+    cases = [(name, network(name)[0], scax.Squared(), load(folder, name), 20, usual) for name in CASES]
+    cases += [("Wine", network("Wine")[0], scax.Squared(), load(folder, "Wine"), 2, usual[:2])]
+    cases += [("breast cancer", scax.MLP((30, 16, 16, 1)), scax.Logistic(), cancer, 32, ("l1 1e-6", "l1 1e-4", *usual))]
     table = []
-    for name in CASES:
-        net, _ = network(name)
+    for name, net, loss, data, batch, penalties in cases:
         params, keys = starts(net, seeds)
         groups = scax.neuron_groups(jax.tree.map(lambda a: a[0], params))
-        penalties = {
-            "l1 3e-4": scax.L1(3e-4),
-            "l1 3e-3": scax.L1(3e-3),
-            "group 1e-3": scax.GroupLasso(1e-3, groups),
-            "log 1e-3": scax.LogSum(1e-3),
-        }
-        for penalty, part in penalties.items():
-            problem = scax.Problem(net.apply, scax.Squared(), part)
+        made = {"l1": scax.L1, "group": lambda s, groups=groups: scax.GroupLasso(s, groups), "log": scax.LogSum}
+        for penalty in penalties:
+            kind, strength = penalty.split()
+            problem = scax.Problem(net.apply, loss, made[kind](float(strength)))
             methods = {"auto": scax.SCA(problem), "exact": scax.SCA(problem, solver="semismooth")}
             found = {
-                how: np.asarray(over_seeds(method, params, keys, load(folder, name), ends, 20))[..., 1]
+                how: np.asarray(over_seeds(method, params, keys, data, ends, batch))[..., 1]
                 for how, method in methods.items()
             }
             change = 100 * (found["auto"] / found["exact"] - 1)  # [seeds, ends]
-            row = {"set": name, "penalty": penalty, "steps": ends, "exact": found["exact"].mean(0).tolist()}
-            row |= {"change": change.mean(0).tolist(), "error": (change.std(0, ddof=1) / np.sqrt(seeds)).tolist()}
+            row = {"set": name, "loss": type(loss).__name__, "batch": batch, "penalty": penalty, "steps": ends}
+            row |= {"exact": found["exact"].mean(0).tolist(), "change": change.mean(0).tolist()}
+            row["error"] = (change.std(0, ddof=1) / np.sqrt(seeds)).tolist()
             table.append(row)
             print(json.dumps(row), flush=True)
     return table
@@ -213,10 +231,11 @@ def trainings(folder: str, seeds: int = 4, ends: tuple[int, ...] = (50, 500, 200
 
 def markdown_trainings(table: list[dict]) -> str:
     steps = table[0]["steps"]
-    lines = ["| set | penalty | " + " | ".join(f"after {n}" for n in steps) + " |", "|---" * (2 + len(steps)) + "|"]
+    head = "| set | loss | rows | penalty | "
+    lines = [head + " | ".join(f"after {n}" for n in steps) + " |", "|---" * (4 + len(steps)) + "|"]
     for r in table:
         told = [f"{c:+.2f} ± {e:.2f}" for c, e in zip(r["change"], r["error"], strict=True)]
-        lines.append(f"| {r['set']} | {r['penalty']} | " + " | ".join(told) + " |")
+        lines.append(f"| {r['set']} | {r['loss']} | {r['batch']} | {r['penalty']} | " + " | ".join(told) + " |")
     return "\n".join(lines)
 
 
@@ -296,8 +315,11 @@ def main() -> None:
     parser.add_argument("--data-dir", help="where the tables of the paper are: for `enough`")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     options = parser.parse_args()
+    if options.only == "enough" and options.data_dir is None:
+        parser.error("--only enough needs --data-dir, the folder of the paper's tables")
     command = "python -m benchmarks.sparse" + (f" --only {options.only}" if options.only else "")
-    machine = describe_machine() | {"command": f"{command} --repeats {options.repeats}", "load": os.getloadavg()[0]}
+    command += " --data-dir DIR" if options.only == "enough" else f" --repeats {options.repeats}"
+    machine = describe_machine() | {"command": command, "load": os.getloadavg()[0]}
     if options.only in ("compact", "enough"):
         table = forward(options.repeats) if options.only == "compact" else trainings(options.data_dir)
         options.out.mkdir(parents=True, exist_ok=True)

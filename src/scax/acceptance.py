@@ -27,7 +27,8 @@ class Acceptance:
         checks.fraction("memory", self.memory)
 
     def inaccurate(self, converged: Bool[Array, ""], optimality: Float[Array, ""]) -> Bool[Array, ""]:
-        return ~converged & ~(optimality <= self.residual)  # written so that NaN counts as inaccurate
+        fine = (optimality <= self.residual) | (converged & jnp.isfinite(optimality))
+        return ~fine  # NaN is inaccurate
 
     def rose(self, before: Float[Array, ""], after: Float[Array, ""], level: Float[Array, ""]) -> Bool[Array, ""]:
         return ~(after - before <= self.rise * level)

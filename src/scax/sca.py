@@ -62,7 +62,7 @@ class Info:
     accepted: Bool[Array, ""]
     status: Int[Array, ""]  # a scax.Status
     iterations: Int[Array, ""]
-    optimality: Float[Array, ""]  # the solver's own relative residual or duality gap
+    optimality: Float[Array, ""]  # the solver's own residual or duality gap, over the surrogate's value
     step_size: Float[Array, ""]
     averaging: Float[Array, ""]
     damping: Float[Array, ""]

@@ -20,7 +20,7 @@ _MESSAGES = {
     Status.OK: "solved.",
     Status.NOT_CONVERGED: (
         "the solver stopped at its iteration limit above its tolerance; the step was taken. Raise `damping`, "
-        "or the solver's max_iterations or tolerance, e.g. solver=scax.solvers.Fista(max_iterations=5000)."
+        "or the solver's max_iterations or tolerance, e.g. solver=scax.solvers.Semismooth(max_iterations=300)."
     ),
     Status.NOT_FINITE: (
         "the solution is not finite; the step was not taken. Likely causes: NaN or inf in the batch, weights that have "

@@ -175,5 +175,5 @@ def test_a_class_without_rows_to_train_on_is_a_warning(scax):
     outcome = scax("train", "t.csv", "--target", "kind", "--steps", "2", "--hidden", "2", "--out", "run")
     assert outcome.code == 0, outcome.err
     assert "The class 'rare' has no rows to train on" in outcome.err
-    assert "t.csv: 40 rows, 2 columns, 1 input." in outcome.out
+    assert "t.csv: 40 rows, 2 columns beside the target, 1 input." in outcome.out
     assert "dropped            always the same value" in outcome.out

@@ -51,6 +51,14 @@ def test_exact_is_the_one_device_step(dtype):
         close(after(spread, params, seven)[0], after(scax.SCA(problem, **options), params, seven)[0], dtype)
 
 
+@pytest.mark.parametrize("scheme", ["exact", "data"])
+def test_a_mesh_with_explicit_axes_will_do(scheme):
+    problem, params, batch = setting()
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:DEVICES]), ("d",), axis_types=(jax.sharding.AxisType.Explicit,))
+    spread = scax.SCA(problem, damping=0.1, parallel=scax.Parallel(mesh, scheme))
+    close(after(spread, params, batch)[0], after(scax.SCA(problem, damping=0.1), params, batch)[0], np.float32)
+
+
 def test_exact_with_columns_pairs_and_tied_weights(x64, monkeypatch):
     """Parameters without layers, a manifold penalty's rows, a matrix used twice: every way J can be held."""
     rng = np.random.default_rng(0)

@@ -266,3 +266,17 @@ def test_a_training_takes_steps_that_are_solved_well_enough():
     (early, fewer), (exact, more) = ends
     assert early < 1.2 * exact
     assert fewer < 0.7 * more
+
+
+@pytest.mark.parametrize("solver", ["auto", "semismooth"])
+def test_a_first_point_that_overflows_is_not_a_solution(solver):
+    """With little damping the prox at the start is so far off that Poisson's exponential is infinite there."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 5)).astype(np.float32)
+    y = rng.poisson(np.exp(2 + x[:, :1])).astype(np.float32)
+    net = scax.MLP((5, 12, 1))
+    sca = scax.SCA(scax.Problem(net.apply, scax.Poisson(), scax.L1(1e-3)), solver=solver, damping=1e-3)
+    _, info = sca.step(sca.init(net.init(jax.random.key(0))), (x, y))
+    assert info.iterations > 0
+    assert info.status == scax.Status.OK
+    assert np.isfinite(info.optimality)

@@ -17,6 +17,7 @@ from ..train.config import TrainConfig
 from ..train.reading import survey
 from ..train.run_folder import locked
 from ..train.scores import SCORES, one_class
+from ..train.strength import STRENGTHS
 from ..train.tensorboard import EventFiles
 from . import interrupts
 from .errors import INTERRUPTED
@@ -127,7 +128,9 @@ def _choose(session: sessions.Session, machine: bool) -> None:
         print(f"scax: stopped; the strength is chosen anew. Go on: scax resume {session.folder}", file=sys.stderr)
         raise SystemExit(INTERRUPTED)
     if not machine:
-        print(f"Chosen: {session.strength:.2g}, the strongest within one standard error of the best.")
+        strongest = session.strength == STRENGTHS[-1]
+        more = "; it is the strongest tried, and --strength NUMBER takes any" if strongest else ""
+        print(f"Chosen: {session.strength:.2g}, the strongest within one standard error of the best{more}.")
 
 
 def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
@@ -160,7 +163,11 @@ def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
 def show_schema(name: str, schema: Any) -> None:
     """What was found in the table."""
     lines = schema.show()
-    found = (count(schema.rows, "row"), count(len(schema.columns), "column"), count(schema.width, "input"))
+    found = (
+        count(schema.rows, "row"),
+        count(len(schema.columns), "column") + " beside the target",
+        count(schema.width, "input"),
+    )
     print(f"{name}: {', '.join(found)}.")
     width = min(28, max(len(n) for n, *_ in lines))
     kinds = max(len(k) for _, k, _ in lines)

@@ -44,11 +44,12 @@ class Parallel:
                     f"mesh={mesh} devices, but there are {len(devices)}. On a CPU, XLA_FLAGS="
                     "--xla_force_host_platform_device_count=N pretends to have N."
                 )
-            # Auto: with explicit axes every array would have to say how it is sharded
-            mesh = Mesh(np.asarray(devices[:mesh]), ("units",), axis_types=(AxisType.Auto,))
-            object.__setattr__(self, "mesh", mesh)
+            mesh = Mesh(np.asarray(devices[:mesh]), ("units",))
         if not isinstance(mesh, Mesh) or len(mesh.axis_names) != 1:
             raise ValueError(f"mesh must be a Mesh with one axis, a number of devices or None, got {mesh!r}.")
+        # Auto: with explicit axes, as of jax.make_mesh, every array would have to say how it is sharded
+        mesh = Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,))
+        object.__setattr__(self, "mesh", mesh)
 
     @property
     def axis(self) -> str:

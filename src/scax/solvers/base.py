@@ -1,6 +1,7 @@
 """What a solver of the surrogate promises."""
 
 import dataclasses
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -62,11 +63,11 @@ def reachable(tolerance: float | None, dtype) -> float:
     return max(tolerance, 16 * eps)
 
 
-def allowed(primal: Float[Array, ""], start: Float[Array, ""], tolerance: float, enough: float) -> Float[Array, ""]:
-    """What may be left to gain at the value `primal`: `tolerance` of it or, where that is more, the share `enough` of
-    what was gained since δ = 0, of value `start`."""
+def small_enough(
+    missing: Float[Array, ""], primal: Float[Array, ""], start: Float[Array, ""], tolerance: float, enough: Any
+) -> Bool[Array, ""]:
+    """Whether what is missing at the value `primal` of the surrogate is at most `tolerance` of it or, where that is
+    more, the share `enough` of what was gained since δ = 0, of value `start`. Not where a value is not finite."""
     goal = tolerance * jnp.maximum(jnp.abs(primal), jnp.finfo(primal.dtype).tiny)
-    if not enough:
-        return goal
     gained = jnp.where(jnp.isfinite(start), start - primal, 0)  # w_n itself may be outside a bound
-    return jnp.maximum(goal, enough * gained)
+    return jnp.isfinite(primal) & (missing <= jnp.maximum(goal, enough * gained))

@@ -11,7 +11,7 @@ from .._struct import static, struct
 from ..linearize.base import spectral_norm
 from ..problem import Problem
 from ..surrogate import Surrogate
-from .base import Solution, Solver, allowed, reachable
+from .base import Solution, Solver, reachable, small_enough
 
 
 class _Iterate(NamedTuple):
@@ -56,10 +56,9 @@ class Fista(Solver):
             z = z0 + jvp(delta)
             primal = surrogate.value(delta)
             gap = jnp.maximum(primal - surrogate.dual(datafit.gradient(z), z), 0)
-            inside = jnp.isfinite(primal)  # a box
             relative = gap / jnp.maximum(jnp.abs(primal), jnp.finfo(dtype).tiny)
-            solved = inside & (gap <= allowed(primal, here, tolerance, self.enough))
-            return jnp.where(inside, relative, jnp.inf), solved
+            solved = small_enough(gap, primal, here, tolerance, self.enough)
+            return jnp.where(jnp.isfinite(primal), relative, jnp.inf), solved  # not finite outside a box
 
         def descend(state: _Iterate) -> _Iterate:
             z = z0 + jvp(state.ahead)

@@ -13,7 +13,7 @@ from ..linearize.active import active, root
 from ..linearize.base import exact
 from ..problem import Problem
 from ..surrogate import Surrogate
-from .base import Solution, Solver, allowed, reachable
+from .base import Solution, Solver, reachable, small_enough
 
 #: The shortest step along a Newton direction before the problem is made easier instead.
 SHORTEST = 2.0**-6
@@ -65,7 +65,8 @@ class Semismooth(Solver):
 
     With more rows than weights the system is solved in weight space, from D^½ JᵀHJ D^½.
 
-    `enough` above 0 stops earlier, where at most that share of the gain over δ = 0 is left to gain: `auto` does so.
+    `enough` above 0 stops earlier, after a Newton step that leaves at most that share of the gain over δ = 0 to be
+    gained: `auto` does so. (The first point, a prox with μ alone, may gain as much and be far off.)
     """
 
     tolerance: float = static(default=1e-6)
@@ -129,7 +130,8 @@ class Semismooth(Solver):
             left = jnp.minimum(subgradient * away, subgradient**2 / jnp.maximum(2 * curvature, tiny))
             left = jnp.where(prox.sigma > 0, left, 0)
             size = jnp.maximum(jnp.abs(primal), tiny)
-            solved = gap + left <= allowed(primal, here, tolerance, self.enough)
+            share = jnp.where(count > 0, self.enough, 0.0)
+            solved = small_enough(gap + left, primal, here, tolerance, share)
             around = (prox.sigma > 0) & (gap <= 0.1 * jnp.maximum(left, tolerance * size)) & ~solved
             return _Iterate(point, rows, prox, (gap + left) / size, solved, count, stuck), around
 
@@ -164,12 +166,12 @@ class Semismooth(Solver):
             def halve(carry):
                 t = carry[0] / 2
                 new = at(point.z + t * direction, prox)
-                return t, new, new.dual >= point.dual + 1e-4 * t * rise - slack  # NaN is not enough
+                return t, new, new.dual >= point.dual + 1e-4 * t * rise - slack  # NaN does not
 
-            t, new, enough = jax.lax.while_loop(
+            t, new, rises = jax.lax.while_loop(
                 lambda c: ~c[2] & (c[0] > SHORTEST), halve, (jnp.full((), 2, dtype), point, jnp.asarray(False))
             )
-            failed = ~enough
+            failed = ~rises
             kept = jax.tree.map(lambda a, b: jnp.where(failed, b, a), new, point)
             # a step as short as this: kinks of the dual lie too close together, more curvature spreads them
             hard = (t <= SHORTEST) & (prox.sigma < scale)

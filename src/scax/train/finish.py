@@ -18,14 +18,15 @@ from ..solvers.choose import LARGEST_SYSTEM
 
 #: Steps on all rows: with the network linearized, and with the loss linearized too, where the first would be too large.
 NEWTON_STEPS, GRADIENT_STEPS = 15, 200
-#: Times as many of the first, where the penalty is convexified anew at each.
-CONCAVE = 4
+#: Of the first, where the penalty is convexified anew at each: at least so many, and at most where they are cheap.
+CONCAVE_STEPS = 60, 400
 #: A step this short, against the weights, is the last.
 STILL = 1e-5
 #: Numbers in a Jacobian of all rows up to which it is formed (128 MB in float32).
 LARGEST_JACOBIAN = 2**25
-#: Multiply-adds of all Newton steps up to which they are taken: half a minute on one core.
-LARGEST_WORK = 1.5e11
+#: Multiply-adds of all Newton steps up to which they are taken, half a minute on one core, and up to which they are
+#: cheap.
+LARGEST_WORK, SMALL_WORK = 1.5e11, 3e9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,13 +46,15 @@ def finisher(problem: Problem, rows: int, outputs: int, weights: int) -> tuple[S
     it. Here α = 1, nothing is carried or averaged, all rows take part, and a step that raises the objective is refused
     with more damping: every iterate has the zeros of its prox, and the sequence descends to a stationary point.
     """
-    steps = NEWTON_STEPS if problem.regularizer.convex else CONCAVE * NEWTON_STEPS
+    steps = NEWTON_STEPS if problem.regularizer.convex else CONCAVE_STEPS[0]
     newton = problem.regularizer.newton and min(rows * outputs, weights) <= LARGEST_SYSTEM
     newton = newton and rows * outputs * weights <= LARGEST_JACOBIAN
     # JᵀHJ or J D Jᵀ: once for a quadratic loss in weight space, else for each of a few Newton steps
     each = 1 if problem.loss.quadratic and rows * outputs > weights else 5
-    work = steps * each * rows * outputs * weights * min(rows * outputs, weights)
-    newton = newton and work <= LARGEST_WORK
+    work = each * rows * outputs * weights * min(rows * outputs, weights)
+    newton = newton and steps * work <= LARGEST_WORK
+    if not problem.regularizer.convex:
+        steps = min(max(steps, int(SMALL_WORK / work)), CONCAVE_STEPS[1])
     options: dict[str, Any] = {
         "step_size": Constant(1.0),
         "carry": 0.0,
@@ -68,8 +71,8 @@ def finisher(problem: Problem, rows: int, outputs: int, weights: int) -> tuple[S
 def finish(problem: Problem, params: PyTree, data: Any, *, steps: int | None = None) -> PyTree:
     """Params near the end of a run, moved on to a stationary point with exact zeros; unchanged for smooth penalties.
 
-    `data` are (x, y) or (x, y, weight), all of it; `steps` on it, by default 15, 60 with a penalty that is not convex,
-    or 200 cheap ones where it is large.
+    `data` are (x, y) or (x, y, weight), all of it; `steps` on it, by default 15, 60 to 400 with a penalty that is not
+    convex, or 200 cheap ones where it is large.
     """
     if problem.regularizer.smooth or problem.manifold is not None:
         return params

@@ -45,6 +45,16 @@ class Path:
         """The network trained with it."""
         return self.params[self.suggested]
 
+    def __repr__(self) -> str:
+        said = {self.best: "best", self.suggested: "suggested"}  # the second where both are one
+        lines = ["    strength  loss held out  weights  neurons"]
+        for i in range(len(self.strengths)):
+            numbers = (
+                f"{self.strengths[i]:12.3g}  {self.loss[i]:13.5g}  {int(self.weights[i]):7d}  {int(self.neurons[i]):7d}"
+            )
+            lines.append(numbers + (f"  {said[i]}" if i in said else ""))
+        return "\n".join(lines)
+
 
 def path(
     problem: Problem,
