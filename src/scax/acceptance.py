@@ -13,11 +13,11 @@ from .status import Status
 
 @struct
 class Acceptance:
-    """A step is taken if its solver converged, or is left with a residual of at most `residual`, and if it does not
-    raise the objective of the very batch it was computed from by more than `rise` times the objective's recent level.
-    Where an iterate turns out to have gone astray, the run goes on from the averaged iterate."""
+    """A step is taken if its solver's own residual is at most `residual`, and if it does not raise the objective of
+    the very batch it was computed from by more than `rise` times the objective's recent level. Where an iterate turns
+    out to have gone astray, the run goes on from the averaged iterate."""
 
-    residual: Number = 0.05
+    residual: Number = 0.15
     rise: Number = 1.0
     memory: Number = 0.9
 
@@ -26,9 +26,8 @@ class Acceptance:
         checks.positive("rise", self.rise)
         checks.fraction("memory", self.memory)
 
-    def inaccurate(self, converged: Bool[Array, ""], optimality: Float[Array, ""]) -> Bool[Array, ""]:
-        fine = (optimality <= self.residual) | (converged & jnp.isfinite(optimality))
-        return ~fine  # NaN is inaccurate
+    def inaccurate(self, optimality: Float[Array, ""]) -> Bool[Array, ""]:
+        return ~(optimality <= self.residual)  # written so that NaN counts as inaccurate
 
     def rose(self, before: Float[Array, ""], after: Float[Array, ""], level: Float[Array, ""]) -> Bool[Array, ""]:
         return ~(after - before <= self.rise * level)

@@ -62,7 +62,7 @@ class Info:
     accepted: Bool[Array, ""]
     status: Int[Array, ""]  # a scax.Status
     iterations: Int[Array, ""]
-    optimality: Float[Array, ""]  # the solver's own residual or duality gap, over the surrogate's value
+    optimality: Float[Array, ""]  # the solver's own relative residual or duality gap
     step_size: Float[Array, ""]
     averaging: Float[Array, ""]
     damping: Float[Array, ""]
@@ -183,7 +183,7 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
         if (mean := state.mean) is not None:
             lost = sca.acceptance.lost(before, level, n, lambda: now.objective_at(mean))
         level = jnp.where(lost, level, sca.acceptance.track(level, before, n))
-        inaccurate = sca.acceptance.inaccurate(solution.converged, solution.optimality)
+        inaccurate = sca.acceptance.inaccurate(solution.optimality)
         rose = sca.acceptance.rose(before, now.objective_at(proposal), level)
     accepted, status = verdict(jnp.isfinite(step_norm), solution.converged, inaccurate, rose, lost)
     taken = lambda new, old: jnp.where(accepted, new, old)

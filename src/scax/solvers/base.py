@@ -17,7 +17,7 @@ class Solution:
     """δ = ŵ − w_n, and how good it is.
 
     `optimality` is the solver's own measure, relative: the residual of the stationarity equations for smooth
-    surrogates, the duality gap where there is a prox.
+    surrogates; where there is a prox the duality gap, over the surrogate's value or the gain, the larger of them.
     """
 
     delta: Float[Array, "q"]
@@ -63,11 +63,12 @@ def reachable(tolerance: float | None, dtype) -> float:
     return max(tolerance, 16 * eps)
 
 
-def small_enough(
-    missing: Float[Array, ""], primal: Float[Array, ""], start: Float[Array, ""], tolerance: float, enough: Any
-) -> Bool[Array, ""]:
-    """Whether what is missing at the value `primal` of the surrogate is at most `tolerance` of it or, where that is
-    more, the share `enough` of what was gained since δ = 0, of value `start`. Not where a value is not finite."""
-    goal = tolerance * jnp.maximum(jnp.abs(primal), jnp.finfo(primal.dtype).tiny)
-    gained = jnp.where(jnp.isfinite(start), start - primal, 0)  # w_n itself may be outside a bound
-    return jnp.isfinite(primal) & (missing <= jnp.maximum(goal, enough * gained))
+def judged_gap(
+    gap: Float[Array, ""], primal: Float[Array, ""], start: Float[Array, ""], tolerance: float, enough: Any
+) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+    """(relative, small enough) of what is left to gain at the value `primal` of the surrogate, `start` being that of
+    δ = 0: at most `tolerance` of the value or, where that is more, the share `enough` of what was gained."""
+    value = jnp.maximum(jnp.abs(primal), jnp.finfo(primal.dtype).tiny)
+    gained = jnp.where(jnp.isfinite(start), jnp.maximum(start - primal, 0), 0)  # w_n may be outside a bound
+    relative = jnp.where(jnp.isfinite(primal), gap / jnp.maximum(value, gained), jnp.inf)
+    return relative, jnp.isfinite(relative) & (gap <= jnp.maximum(tolerance * value, enough * gained))

@@ -11,7 +11,7 @@ from .._struct import static, struct
 from ..linearize.base import spectral_norm
 from ..problem import Problem
 from ..surrogate import Surrogate
-from .base import Solution, Solver, reachable, small_enough
+from .base import Solution, Solver, judged_gap, reachable
 
 
 class _Iterate(NamedTuple):
@@ -56,9 +56,7 @@ class Fista(Solver):
             z = z0 + jvp(delta)
             primal = surrogate.value(delta)
             gap = jnp.maximum(primal - surrogate.dual(datafit.gradient(z), z), 0)
-            relative = gap / jnp.maximum(jnp.abs(primal), jnp.finfo(dtype).tiny)
-            solved = small_enough(gap, primal, here, tolerance, self.enough)
-            return jnp.where(jnp.isfinite(primal), relative, jnp.inf), solved  # not finite outside a box
+            return judged_gap(gap, primal, here, tolerance, self.enough)
 
         def descend(state: _Iterate) -> _Iterate:
             z = z0 + jvp(state.ahead)

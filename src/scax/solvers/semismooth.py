@@ -13,7 +13,7 @@ from ..linearize.active import active, root
 from ..linearize.base import exact
 from ..problem import Problem
 from ..surrogate import Surrogate
-from .base import Solution, Solver, reachable, small_enough
+from .base import Solution, Solver, judged_gap, reachable
 
 #: The shortest step along a Newton direction before the problem is made easier instead.
 SHORTEST = 2.0**-6
@@ -131,9 +131,9 @@ class Semismooth(Solver):
             left = jnp.where(prox.sigma > 0, left, 0)
             size = jnp.maximum(jnp.abs(primal), tiny)
             share = jnp.where(count > 0, self.enough, 0.0)
-            solved = small_enough(gap + left, primal, here, tolerance, share)
+            relative, solved = judged_gap(gap + left, primal, here, tolerance, share)
             around = (prox.sigma > 0) & (gap <= 0.1 * jnp.maximum(left, tolerance * size)) & ~solved
-            return _Iterate(point, rows, prox, (gap + left) / size, solved, count, stuck), around
+            return _Iterate(point, rows, prox, relative, solved, count, stuck), around
 
         @exact
         def in_weights(factor):
