@@ -118,10 +118,8 @@ def _choose(session: sessions.Session, machine: bool) -> None:
         if machine:
             print(json.dumps({"path": record}), flush=True)
         else:
-            print(
-                f"  {record['strength']:8.2g}  loss {number(record['loss'])}, {record['weights']:,} weights in use",
-                flush=True,
-            )
+            left = count(record["weights"], "weight")
+            print(f"  {record['strength']:8.2g}  loss {number(record['loss'])}, {left} in use", flush=True)
 
     done = session.choose(told, interrupts.asked)
     if not done:
