@@ -280,3 +280,16 @@ def test_a_first_point_that_overflows_is_not_a_solution(solver):
     assert info.iterations > 0
     assert info.status == scax.Status.OK
     assert np.isfinite(info.optimality)
+
+
+def test_a_gradient_alone_is_never_enough():
+    """On a single row the prox of a plain gradient gains most of what there is to gain, and leads astray."""
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(rng.normal(size=(64, 6)), jnp.float32)
+    y = jnp.sin(2 * x[:, :1])
+    net = scax.MLP((6, 12, 8, 1))
+    sca = scax.SCA(scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3)))
+    rows = jnp.arange(64).reshape(64, 1)
+    start_ = sca.init(net.init(jax.random.key(0)))
+    _, told = jax.jit(lambda s: jax.lax.scan(lambda s, r: sca.step(s, (x[r], y[r])), s, rows))(start_)
+    assert np.all((told.iterations > 0) | (told.optimality < 1e-5))
