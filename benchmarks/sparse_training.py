@@ -200,7 +200,7 @@ def compared(
         if kind != "log":
             further = strengths[-1] * (strengths[-1] / strengths[-2]) ** np.arange(1, STRONGER.get(name, 0) + 1)
             strengths = np.concatenate([strengths, further])
-        elif kind == "log" and plan.hidden is None and name in WEAKEST:
+        elif plan.hidden is None and name in WEAKEST:
             strengths = np.geomspace(WEAKEST[name], strengths[-1], len(strengths))
         path = scax.path(
             problem, strengths, params=start, data=train, validation=held, steps=plan.next, first_steps=plan.first,

@@ -35,12 +35,17 @@ def test_sparse_tables_are_those_of_the_results():
     """docs/sparse.md, and the ratios of README.md."""
     import numpy as np
 
+    from benchmarks import sparse as solvers
     from benchmarks import sparse_training as sparse
 
     root = Path(sparse.__file__).parent.parent
     results = {n: json.loads((root / f"docs/results/sparse-training-{n}.json").read_text()) for n in sparse.NETWORKS}
     page = (root / "docs/sparse.md").read_text()
-    for line in sparse.markdown(results["paper"]).splitlines():
+    shown = [sparse.markdown(results["paper"])]
+    read = lambda name: json.loads((root / f"docs/results/sparse-{name}.json").read_text())
+    shown += [solvers.markdown(read("solvers") | {"steps": read("steps")["steps"]})]
+    shown += [solvers.markdown_trainings(read("enough")["rows"]), solvers.markdown_forward(read("compact")["rows"])]
+    for line in "\n".join(shown).splitlines():
         assert line in page
     for name in ("casp", "winequality-white"):
         rows = [row for row in results["wide"]["rows"] if row["set"] == name]

@@ -133,6 +133,9 @@ def test_path_goes_from_weak_to_strong(data):
     assert path.best <= path.suggested < 2  # the last holds next to nothing
     assert path.excess[path.suggested] <= path.error[path.suggested]
     assert path.strength == path.strengths[path.suggested]
+    lines = repr(path).splitlines()[1:]  # a table, not every weight of every network
+    assert [float(line.split()[0]) for line in lines] == path.strengths.tolist()
+    assert lines[path.suggested].endswith("suggested")
     w = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(path.solution)])
     assert np.count_nonzero(w) == path.weights[path.suggested]
     with pytest.raises(ValueError, match="strengths must be a finite number ≥ 0"):

@@ -96,28 +96,25 @@ class Layered(Active):
         split = self.lin.network.split
         diagonal = split(d.diagonal)
         direction = [None] * len(diagonal) if d.direction is None else split(d.direction)
-        shares, factors = [] if d.uniform else [self._gathered(d.diagonal)], []  # and A of AAᵀ
+        shares = [] if d.uniform else [self._gathered(d.diagonal)]
         for leaf, use, a, g, gg in self.parts:
             weight = use.arrange(diagonal[leaf])  # [C, F]
             lean = None if direction[leaf] is None else use.arrange(direction[leaf])
-            if d.uniform and a is None:
-                factors.append(g * jnp.sqrt(weight[0]))
-            elif d.uniform:
-                shares.append(((a * weight[:, 0]) @ a.T) * gg)
+            if d.uniform:
+                shares.append((g * weight[0]) @ g.T if a is None else ((a * weight[:, 0]) @ a.T) * gg)
             if lean is not None:
-                factors.append(g * lean[0] if a is None else a * (g @ lean.T))  # a_ic g_i·n_c  [m, C]; a bias: [m, F]
+                along = g * lean[0] if a is None else a * (g @ lean.T)  # a_ic g_i·n_c  [m, C]; a bias: [m, F]
+                shares.append(along @ along.T)
         for leaf, shape, block in self.own:
             if d.uniform:
-                factors.append(block * jnp.sqrt(diagonal[leaf].reshape(-1)))
+                shares.append((block * diagonal[leaf].reshape(-1)) @ block.T)
             if direction[leaf] is not None and d.groups is not None and d.groups.axes is not None:
                 axis = d.groups.axes[leaf]
                 along = (block * direction[leaf].reshape(-1)).reshape(-1, *shape)
                 if axis is not None:  # summed over all other axes
                     along = jnp.moveaxis(along, axis + 1, 1).reshape(block.shape[0], shape[axis], -1).sum(2)
-                factors.append(along.reshape(block.shape[0], -1))
-        if factors:
-            side_by_side = jnp.concatenate(factors, axis=1)
-            shares.append(side_by_side @ side_by_side.T)
+                along = along.reshape(block.shape[0], -1)
+                shares.append(along @ along.T)
         return sum(shares[1:], start=shares[0])
 
     def _gathered(self, weight: Float[Array, "q"]) -> Float[Array, "m m"]:
