@@ -128,14 +128,15 @@ def test_own_batches_are_the_rows_of_each_block(regularizer, x64):
 CASES = [(loss, "l2") for loss in LOSSES] + [("squared", "l1"), ("squared", "all"), ("softmax", "group")]
 
 
+@pytest.mark.parametrize("overlap", [1.0, 2.5])
 @pytest.mark.parametrize(("loss", "regularizer"), CASES)
-def test_blocks_are_a_loop_over_blocks(loss, regularizer, x64):
+def test_blocks_are_a_loop_over_blocks(loss, regularizer, overlap, x64):
     """Each block's own minimizer with the others at w_n, from first principles, for every loss and penalty."""
     k = max(LOSSES[loss].outputs)
     problem, params, batch = setting(k, loss=loss, regularizer=regularizer, dtype=np.float64)
     smooth = problem.regularizer.smooth
     solver = "auto" if smooth else scax.solvers.Fista(tolerance=1e-13)
-    sca = scax.SCA(problem, blocks=scax.Blocks(3, by="random"), solver=solver, **EXACT)
+    sca = scax.SCA(problem, blocks=scax.Blocks(3, by="random", overlap=overlap), solver=solver, **EXACT)
     state = sca.init(params)
     delta = np.asarray(sca.step(state, batch)[0].w - state.w)
     none = np.zeros(delta.size)
@@ -144,11 +145,38 @@ def test_blocks_are_a_loop_over_blocks(loss, regularizer, x64):
         own = np.zeros(delta.size, bool)
         own[index[mask > 0]] = True
         alone = np.where(own, delta, 0)
-        slope = whole.slope(alone)
+        # of (1/σ) Φ(z0 + σJδ): that at σδ, but for the proximal term
+        slope = whole.slope(overlap * alone) - 2 * whole.mu * (overlap - 1) * alone
         if smooth:
             assert np.linalg.norm(slope[own]) < 1e-8
         else:  # other weights are fixed: no condition on them
             assert whole.parts.violation(np.where(own, whole.w + alone, 0), np.where(own, slope, 0)) < 1e-5
+
+
+@pytest.mark.parametrize(("loss", "regularizer"), CASES)
+def test_blocks_that_count_on_all_others_cannot_overshoot(loss, regularizer, x64):
+    """With an overlap of as many blocks as there are the whole surrogate falls, whatever the loss; with 1 it may rise."""
+    problem, params, batch = setting(max(LOSSES[loss].outputs), loss=loss, regularizer=regularizer, dtype=np.float64)
+    solver = "auto" if problem.regularizer.smooth else scax.solvers.Fista(tolerance=1e-13)
+    none, rise = np.zeros(Layout.of(params).size), {}
+    whole = Reference(problem.apply, problem.loss, problem.regularizer, params, *batch, none, none, 1.0, 0.0, 1e-3)
+    for overlap in (1, 8):
+        blocks = scax.Blocks(8, by="random", overlap=overlap)
+        sca = scax.SCA(problem, blocks=blocks, solver=solver, **{**EXACT, "damping": 1e-3})
+        state = sca.init(params)
+        delta = np.asarray(sca.step(state, batch)[0].w - state.w)
+        assert np.any(delta)
+        rise[overlap] = whole.value(delta) - whole.value(none)
+    assert rise[8] < 0
+    assert loss != "squared" or rise[1] > 0
+
+
+@pytest.mark.parametrize("by", ["contiguous", "layer", "neuron", "random"])
+def test_blocks_can_start_inside_a_program(by):
+    problem, params, batch = setting()
+    sca = scax.SCA(problem, blocks=scax.Blocks(3, by=by))
+    inside, outside = jax.jit(sca.init)(params), sca.init(params)
+    np.testing.assert_array_equal(inside.blocks.index, outside.blocks.index)
 
 
 @pytest.mark.parametrize("regularizer", ["l2", "l1"])
@@ -176,6 +204,8 @@ def test_refusals():
         scax.Blocks(2, by="layers")
     with pytest.raises(ValueError, match="active must be None or a whole number from 1 to count=2, got 3"):
         scax.Blocks(2, active=3)
+    with pytest.raises(ValueError, match="overlap must be a number ≥ 1, 1 as in the paper, got 0.5"):
+        scax.Blocks(2, overlap=0.5)
     with pytest.raises(ValueError, match="redraw=True has nothing to draw with by='contiguous'"):
         scax.Blocks(2, redraw=True)
     with pytest.raises(ValueError, match="count=9 blocks of whole units by='layer', but there are only 4 units: lower"):

@@ -32,6 +32,9 @@ class Blocks:
     active     how many blocks move at each step, drawn at random; None: all
     redraw     deal the units (weights, neurons or layers) out to the blocks anew at every step
     own_batch  every block has a mini-batch of its own: the rows given are split evenly over the blocks that move
+    overlap    σ: how often a block counts what it does to the outputs, (1/σ) Φ(z0 + σ J_c δ_c). 1, the paper: as if the
+               others stood still; as many as move: as if they all did the same, and then they cannot overshoot, for
+               Φ(z0 + Σ_c J_c δ_c) ≤ 1/C Σ_c Φ(z0 + C J_c δ_c) by convexity. Many random blocks do best in between.
     seed       of all that is drawn
     """
 
@@ -40,6 +43,7 @@ class Blocks:
     active: int | None = None
     redraw: bool = False
     own_batch: bool = False
+    overlap: float = 1.0
     seed: int = 0
 
     def __post_init__(self):
@@ -50,6 +54,8 @@ class Blocks:
             raise ValueError(
                 f"blocks: active must be None or a whole number from 1 to count={self.count}, got {self.active!r}."
             )
+        if isinstance(self.overlap, bool) or not isinstance(self.overlap, (int, float)) or not self.overlap >= 1:
+            raise ValueError(f"blocks: overlap must be a number ≥ 1, 1 as in the paper, got {self.overlap!r}.")
         if self.redraw and self.by == "contiguous":
             raise ValueError(
                 "blocks: redraw=True has nothing to draw with by='contiguous', whose blocks are fixed: use by='random',"
@@ -120,12 +126,12 @@ class Blocks:
 
     def _units(self, layout: Layout, regularizer: Regularizer) -> np.ndarray:
         """For every weight the number of its unit: the smallest sets of weights that stay together."""
-        from .regularizers.groups import neuron_groups
+        from .regularizers.groups import neurons
 
         if self.by == "layer":
             ids = np.repeat(np.arange(len(layout.sizes)), layout.sizes)
         elif self.by == "neuron":
-            ids = np.asarray(neuron_groups([np.zeros(s, np.float32) for s in layout.trained_shapes]).ids)
+            ids, _ = neurons(layout.trained_shapes)
         else:
             ids = np.arange(layout.size)
         parts = getattr(regularizer, "parts", (regularizer,))

@@ -26,6 +26,11 @@ class Datafit:
         beside = scale if self.beside is None else jnp.concatenate([self.beside, scale])
         return Datafit(self.loss, self.y, self.scale, beside)
 
+    def times(self, factor: float) -> "Datafit":
+        """factor · Φ."""
+        beside = None if self.beside is None else factor * self.beside
+        return Datafit(self.loss, self.y, factor * self.scale, beside)
+
     def value(self, z: Float[Array, "m k"]) -> Float[Array, ""]:
         own, other = self._split(z)
         value = self.scale @ self.loss.value(own, self.y)

@@ -71,11 +71,14 @@ class Surrogate:
         low = (slope + self.linear) @ best + self.curvature * (best @ best) + self.regularizer.rough(self.w + best)
         return self.datafit.value(z) + jnp.sum(v * (self.lin.outputs - z)) + low
 
-    def take(self, index: Array, mask: Float[Array, "b"]) -> "Surrogate":
-        """The same problem over a block of weights, the others staying at w_n; mask 0 marks padding."""
+    def take(self, index: Array, mask: Float[Array, "b"], overlap: float = 1.0) -> "Surrogate":
+        """The same problem over a block of weights, the others staying at w_n; mask 0 marks padding.
+
+        With an overlap σ the block's loss is (1/σ) Φ(z0 + σ J_c δ_c): the others are thought to add to what it does.
+        """
         return Surrogate(
-            self.datafit,
-            self.lin if self.lin is None else self.lin.take(index, mask),
+            self.datafit if self.datafit is None else self.datafit.times(1 / overlap),
+            self.lin if self.lin is None else self.lin.take(index, overlap * mask),
             self.w[index] * mask,
             self.linear[index] * mask,
             self.curvature,

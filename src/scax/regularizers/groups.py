@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -81,8 +82,17 @@ def neuron_groups(params: PyTree, *, input_axis: int = -2, trainable: PyTree = N
     as [outputs, inputs] pass `input_axis=-1`. `trainable` is the mask given to `Problem`, if any.
     """
     layout = Layout.of(params, None if trainable is None else Mask.of(trainable))
+    ids, axes = neurons(layout.trained_shapes, input_axis)
+    return dataclasses.replace(Groups.of(ids), axes=axes, shapes=tuple(layout.trained_shapes))
+
+
+def neurons(shapes: Sequence[tuple[int, ...]], input_axis: int = -2) -> tuple[np.ndarray, tuple[int | None, ...]]:
+    """(for every weight of leaves with these shapes the number of its neuron, for every leaf the axis they lie along).
+
+    In numpy, so that it is known while others trace.
+    """
     ids, axes, start = [], [], 0
-    for shape in layout.trained_shapes:
+    for shape in shapes:
         if len(shape) >= 2:
             if not -len(shape) <= input_axis < len(shape):
                 raise ValueError(f"input_axis is {input_axis}, but there is a kernel of shape {shape}.")
@@ -95,4 +105,4 @@ def neuron_groups(params: PyTree, *, input_axis: int = -2, trainable: PyTree = N
             axes.append(None)
         ids.append(number + start)
         start += int(number.max(initial=-1)) + 1
-    return dataclasses.replace(Groups.of(np.concatenate(ids)), axes=tuple(axes), shapes=tuple(layout.trained_shapes))
+    return np.concatenate(ids), tuple(axes)
