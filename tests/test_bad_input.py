@@ -137,6 +137,9 @@ def test_weights_that_cannot_be_trained_are_refused():
             ValueError, match=r"params has weights up to .* outside Box\(0.01\): start from weights inside"
         ):
             method.init(params)
+        # inside a program nobody can look: the nearest weights in the box
+        started = jax.jit(method.init)(params)
+        assert max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(started.params)) <= 0.01
     tenth = scax.SCA(scax.Problem(net.apply, scax.Squared(), scax.Box(0.1)))  # float32's 0.1 is a little more than that
     tenth.init(jax.tree.map(lambda w: jnp.clip(10 * w, -0.1, 0.1), params))  # as the message says
     broken = jax.tree.map(lambda leaf: leaf * jnp.nan, params)

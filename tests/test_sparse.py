@@ -201,6 +201,12 @@ def test_support_holds_weights_at_zero():
     np.testing.assert_array_equal(part.take(jnp.asarray([1, 2])).free, [False, True])
     with pytest.raises(ValueError, match="which of 3 weights may move but the network trains"):
         scax.SCA(scax.Problem(NET.apply, scax.Squared(), scax.L2(1.0) + part)).init(NET.init(jax.random.key(0)))
+    params = NET.init(jax.random.key(0))
+    held = scax.L2(1.0) + scax.Support(jnp.arange(_flat(params).size) != _flat(params).size - 1)
+    sca = scax.SCA(scax.Problem(NET.apply, scax.Squared(), held))
+    with pytest.raises(ValueError, match=r"params has 1 of the weights that Support holds at zero: set them to 0\.0"):
+        sca.init(params)
+    assert jax.jit(sca.init)(params).w[-1] == 0
 
 
 def _flat(params):

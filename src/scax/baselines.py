@@ -50,8 +50,7 @@ class Baseline:
 
     def init(self, params: PyTree) -> BaselineState:
         layout = self.problem.layout(params)
-        trained, frozen = layout.split(params)
-        self.problem.regularizer.admit(layout.flatten(params))
+        trained, frozen = layout.leaves(self.problem.regularizer.admit(layout.flatten(params))), layout.split(params)[1]
         mean = None if self.mean_power is None else trained
         return BaselineState(trained, mean, self.optimizer.init(trained), jnp.asarray(0, jnp.int32), frozen, layout)
 

@@ -104,8 +104,7 @@ class SCA:
     def init(self, params: PyTree, batch: Any = None) -> State:
         """The state before the first step; `batch` (optional, the larger the better) starts d_0 from data."""
         layout = self.problem.layout(params)
-        w, rho = layout.flatten(params), self.averaging
-        self.problem.regularizer.admit(w)
+        w, rho = self.problem.regularizer.admit(layout.flatten(params)), self.averaging
         state = State(
             w=w,
             memory=None if rho is None else jnp.zeros_like(w),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scax.reproduce import regression as regression_module
-from scax.reproduce.configs import SUSY, TABLE2
+from scax.reproduce.configs import SUSY, SUSY_BLOCKS, TABLE2
 from scax.reproduce.figures import figures
 from scax.reproduce.page import page
 from scax.reproduce.speedup import speedup
@@ -88,10 +88,10 @@ def test_susy_and_speedup():
     table = Rows(x, (x[:, 0] + x[:, 1] > 0).astype(np.float32))
     few = susy(
         table, "80 generated events", repeats=2, steps=20, seed=0, rates=(0.03,), baselines=("adam",),
-        configs=SUSY[:1], widths=(18, 4, 1), blocks=(1, 4),
+        configs=SUSY[:1], widths=(18, 4, 1), blocks={k: SUSY_BLOCKS[k] for k in ("1", "4", "4-random")},
     )  # fmt: skip
     problem = few["problems"]["paper"]
-    assert set(problem["methods"]) == {"adam-tuned", "sca-1", "sca-4"}
+    assert set(problem["methods"]) == {"adam-tuned", "sca-1", "sca-4", "sca-4-random"}
     for method in problem["methods"].values():
         assert len(method["auc"]) == 2
         assert 0.5 < np.mean(method["auc"]) <= 1  # two inputs decide: easier than a coin

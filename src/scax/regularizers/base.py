@@ -65,8 +65,10 @@ class Regularizer:
     def check(self, size: int) -> None:
         """Refuse weights of a size this regularizer was not made for."""
 
-    def admit(self, w: Float[Array, "q"]) -> None:
-        """Refuse weights to start from at which R is not finite."""
+    def admit(self, w: Float[Array, "q"]) -> Float[Array, "q"]:
+        """Weights to start from: those at which R is not finite are refused, or, inside a program, where their values
+        are not known, moved to the nearest at which it is."""
+        return w
 
     def __add__(self, other: "Regularizer") -> "Regularizer":
         from .sum import Sum

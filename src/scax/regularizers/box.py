@@ -27,13 +27,16 @@ class Box(Regularizer):
 
     def admit(self, w):
         known, bound = checks.concrete(w), checks.concrete(self.bound)
+        if known is None or bound is None:
+            return self.project(w)
         slack = 8 * jnp.finfo(w.dtype).eps
-        if known is not None and bound is not None and np.abs(known).max() > bound.min() * (1 + slack):
+        if np.abs(known).max() > bound.min() * (1 + slack):
             raise ValueError(
                 f"params has weights up to {np.abs(known).max():.3g} in size, outside Box({bound.min():.3g}): "
                 "start from weights inside, e.g. jax.tree.map(lambda w: jnp.clip(w, -bound, bound), params), or "
                 "widen the box."
             )
+        return w
 
     def prox_rough(self, w, step):
         return self.project(w)

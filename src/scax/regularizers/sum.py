@@ -100,7 +100,8 @@ class Sum(Regularizer):
 
     def admit(self, w):
         for part in self.parts:
-            part.admit(w)
+            w = part.admit(w)
+        return w
 
 
 def min_of(bounds):

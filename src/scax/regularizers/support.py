@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from .. import checks
 from .._struct import struct
 from .base import Regularizer
 from .derivative import ProxDerivative
@@ -27,6 +28,14 @@ class Support(Regularizer):
 
     def prox_derivative(self, w, x, step):
         return ProxDerivative(jnp.asarray(self.free, w.dtype))
+
+    def admit(self, w):
+        known, free = checks.concrete(w), checks.concrete(self.free)
+        if known is None or free is None:
+            return self.prox_rough(w, 0.0)
+        if stray := int(np.count_nonzero(np.where(free, 0, known))):
+            raise ValueError(f"params has {stray} of the weights that Support holds at zero: set them to 0.0 first.")
+        return w
 
     def take(self, index):
         return Support(self.free[index])

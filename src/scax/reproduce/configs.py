@@ -4,7 +4,10 @@ S. Scardapane and P. Di Lorenzo, Stochastic Training of Neural Networks via Succ
 """
 
 import dataclasses
+import math
 from typing import NamedTuple
+
+from ..blocks import Blocks
 
 
 class Printed(NamedTuple):
@@ -114,6 +117,10 @@ SUSY = (
     Susy("paper", "the paper's problem", "squared", "range", 0.01, paper={"sca": 0.85, "adam": 0.77}),
     Susy("cross-entropy", "cross-entropy, standardized inputs, a tenth of the penalty", "logistic", "standard", 1e-3),
 )
-SUSY_BLOCKS = (1, 4, 16, 64)
+SUSY_BLOCKS = {
+    "1": None,
+    **{str(c): Blocks(c) for c in (4, 16, 64)},
+    **{f"{c}-random": Blocks(c, by="random", overlap=math.sqrt(c)) for c in (4, 16, 64)},
+}
 
 SPEEDUP_BLOCKS = (1, 2, 4, 8, 16, 32, 64)

@@ -92,14 +92,20 @@ def susy_convergence(found: dict[str, Any]) -> str:
         fig = figure(9, 3.6)
         axes = fig.subplots(1, len(found["problems"]), squeeze=False)[0]
         for ax, problem in zip(axes, found["problems"].values(), strict=True):
-            for name, method in problem["methods"].items():
+            methods = _drawn(problem["methods"])
+            for name, method in methods.items():
                 draw(ax, method["curve"], name.removesuffix("-tuned"), method["label"], strong=name == "sca-1")
-            ax.set_ylim(*_range([numbers(m["curve"]["mean"]) for m in problem["methods"].values()]))
+            ax.set_ylim(*_range([numbers(m["curve"]["mean"]) for m in methods.values()]))
             ax.set_title(problem["about"], fontsize=10)
             ax.set_xlabel("iteration")
         axes[0].set_ylabel("objective on training rows")
         _legend_above(fig, axes[0], 4)
         return standalone(to_svg(fig, "susy-convergence"))
+
+
+def _drawn(methods: dict[str, Any]) -> dict[str, Any]:
+    """Those with a color of their own: of random blocks the table tells."""
+    return {name: method for name, method in methods.items() if name.removesuffix("-tuned") in COLORS}
 
 
 def susy_roc(found: dict[str, Any]) -> str:
@@ -109,7 +115,7 @@ def susy_roc(found: dict[str, Any]) -> str:
         axes = fig.subplots(1, len(found["problems"]), squeeze=False)[0]
         for ax, problem in zip(axes, found["problems"].values(), strict=True):
             ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
-            for name, method in problem["methods"].items():
+            for name, method in _drawn(problem["methods"]).items():
                 values = numbers(method["roc"])
                 strong = name == "sca-1"
                 color = SERIES[COLORS[name.removesuffix("-tuned")]]

@@ -7,7 +7,7 @@ from .statistics import difference, numbers, spread
 from .words import cost, gap, score, several, table
 
 AIM = 0.869  # test AUC aimed at with 20,000 rows and 2,000 iterations
-APART = 0.003  # most that 4 or 16 blocks may lose
+APART = 0.003  # most that blocks may lose
 
 
 def susy_table(found: dict[str, Any]) -> str:
@@ -48,10 +48,10 @@ def susy_findings(found: dict[str, Any]) -> list[str]:
                 told.append(f"{words} {several(names)}")
         text += f"Paired, SCA {'; it '.join(told)}. "
         apart = []
-        for c in (name.removeprefix("sca-") for name in methods if name.startswith("sca-") and name != "sca-1"):
-            lost = ours - spread(methods[f"sca-{c}"]["auc"]).mean
+        for method in (m for name, m in methods.items() if name.startswith("sca-") and name != "sca-1"):
+            lost = ours - spread(method["auc"]).mean
             verb = "within" if abs(lost) <= APART else "not within"
-            apart.append(f"C = {c} {'loses' if lost >= 0 else 'gains'} {abs(lost):.4f} ({verb} {APART})")
+            apart.append(f"{method['setting']} {'loses' if lost >= 0 else 'gains'} {abs(lost):.4f} ({verb} {APART})")
         out.append(text + f"Blocks: {several(apart)}. {on_the_way(methods)}")
     return out
 
