@@ -113,7 +113,7 @@ def show(results: dict[str, Any]) -> None:
     table = Table(
         title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False
     )
-    table.add_column("", no_wrap=True)
+    table.add_column("", vertical="bottom", no_wrap=True)
     heads = (
         "objective",
         f"test {score}",
@@ -123,7 +123,8 @@ def show(results: dict[str, Any]) -> None:
         "learning\nrate",
     )
     for name in heads:
-        table.add_column(name, justify="right", vertical="bottom", no_wrap=True)
+        # where the terminal is narrow the rate and its decay go on two lines
+        table.add_column(name, justify="right", vertical="bottom", no_wrap=name != heads[-1])
     digits = places(r.objective.mean for r in found), places(r.score.mean for r in found)
     leading = best(found, results["score"]["larger_is_better"])
     for row in found:
