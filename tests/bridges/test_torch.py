@@ -136,6 +136,29 @@ def test_functions_give_what_torch_gives():
     near(Functions(), rows(3, 3))
 
 
+def test_compact():
+    """A module declares its sizes, but few operators have them; where one has, the module is built anew."""
+
+    def module(channels):
+        return nn.Sequential(nn.Conv1d(2, channels, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * channels, 2))
+
+    net = scax.from_torch(nn.Sequential(nn.Conv1d(2, 5, 3), nn.Tanh(), nn.Conv1d(5, 4, 3), nn.Flatten()))
+    params, x = {name: np.array(leaf) for name, leaf in net.params.items()}, np.ones((3, 2, 6), np.float32)
+    params["2.weight"][:, 1] = 0
+    small = scax.compact(net, params, x)
+    assert small.params["0.weight"].shape == (4, 2, 3)
+    np.testing.assert_allclose(small.apply(x), net.apply(params, x), rtol=1e-5)
+
+    net = scax.from_torch(module(5))
+    params = {name: np.array(leaf) for name, leaf in net.params.items()}
+    params["3.weight"].reshape(2, 5, 4)[:, 1] = 0
+    with pytest.raises(ValueError, match="does not take params of other shapes"):
+        scax.compact(net, params, x)
+    small = scax.compact(net, params, x, build=lambda small: scax.from_torch(module(small["0.weight"].shape[0])))
+    assert small.params["3.weight"].shape == (2, 16)
+    np.testing.assert_allclose(small.apply(x), net.apply(params, x), rtol=1e-5)
+
+
 def test_training_mode_is_refused():
     with pytest.raises(ValueError, match=r"BatchNorm1d '1' is in training mode and mixes the rows.*module\.eval\(\)"):
         scax.from_torch(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)))

@@ -19,6 +19,7 @@ FOUND = {
     "torch_module": ("torch", r"R² on 102 rows not seen: ([\d.]+)", 0.25, 0.65),
     "digits_cnn": (None, r"([\d.]+)% of 201 digits", 93, 100),
     "sequence": (None, r"([\d.]+)% of 200 signals", 85, 100),
+    "sparse_convolutions": (None, r"([\d.]+)% of 200 signals", 90, 100),
     "many_seeds": (None, r"L2\(0.1\): test RMSE ([\d.]+)", 0.6, 0.85),
 }
 

@@ -1,0 +1,126 @@
+"""The same network with fewer units: which may go, the arrays without them, and whether the network takes those."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from .program import Leaves, Program
+from .units import Axis, Found, Units, find, fix, whole
+from .zeros import useful
+
+Apply = Callable[[PyTree, Array], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cut:
+    """The smaller params, and the places of the inputs that are left along one axis of x."""
+
+    params: PyTree
+    inputs: np.ndarray
+    axis: int
+
+
+def cut(apply: Apply, params: PyTree, x: Any, all_inputs: bool) -> Cut:
+    """Leave out every unit that no product has a use for. Of a set of units one stays, for an array needs one.
+
+    Inputs are left out along an axis of x that products alone read, if there is one such axis and no other.
+    """
+    leaves = Leaves.of(params)
+    program = Program.of(apply, leaves, x)
+    found = find(program)
+    row = [whole(axis) for axis in found.axes[program.x]]
+    free = [d for d, axis in enumerate(row) if d > 0 and len(axis) == 1 and not axis[0].fixed]
+    if all_inputs or len(free) != 1:
+        fix(*row)
+    features = free[0] if len(free) == 1 else max(1, x.ndim - 1)
+    idle = _idle(program, found, leaves.arrays)
+    keep = {units: ~gone if not gone.all() else np.arange(units.size) == 0 for units, gone in idle.items()}
+    small = []
+    for leaf, less, axes in zip(leaves.arrays, _zeroed(leaves.arrays, found, idle), found.axes, strict=False):
+        for d, axis in enumerate(axes):
+            less = np.compress(_kept(axis, keep), less, axis=d)
+        small.append(jnp.asarray(less) if isinstance(leaf, jax.Array) else less)
+    inputs = np.flatnonzero(_kept(row[features], keep)) if x.ndim > 1 else np.arange(1)
+    return Cut(leaves.merge(small), inputs, features)
+
+
+def _idle(program: Program, found: Found, arrays: list) -> dict[Units, np.ndarray]:
+    """Units whose terms are zero in every product over them.
+
+    Without them others may have no use either: their weights are set to zero, and it is looked at again. A unit that
+    zeros wake up (b − 1 with b = 1 is zero, and with b = 0 is not) stays as it is, and all of its set with it.
+    """
+    known = dict.fromkeys(u for axes in found.axes[: program.x + 1] for axis in axes for u in whole(axis))
+    order = [units for units in known if not units.fixed]
+    uses = jax.jit(functools.partial(useful, program, found, order))
+    idle, current = {u: np.zeros(u.size, bool) for u in order}, arrays
+    while True:
+        now = {u: ~np.asarray(used) & (not u.fixed) for u, used in zip(order, uses(current), strict=True)}
+        awake = [u for u in order if np.any(idle[u] & ~now[u])]
+        for units in awake:
+            units.fixed = True
+        if awake:
+            idle, current = {u: np.zeros(u.size, bool) for u in order}, arrays
+        elif all(np.array_equal(idle[u], now[u]) for u in order):
+            return idle
+        else:
+            idle, current = now, _zeroed(arrays, found, now)
+
+
+def _zeroed(arrays: list, found: Found, idle: dict[Units, np.ndarray]) -> list[np.ndarray]:
+    """The arrays with the weights of idle units at zero."""
+    zeroed = []
+    for leaf, axes in zip(arrays, found.axes, strict=False):
+        leaf = np.asarray(leaf)
+        for d, axis in enumerate(axes):
+            used = _kept(axis, {u: ~gone for u, gone in idle.items()})
+            leaf = np.where(used.reshape([-1 if i == d else 1 for i in range(leaf.ndim)]), leaf, np.zeros_like(leaf))
+        zeroed.append(leaf)
+    return zeroed
+
+
+def _kept(axis: Axis, keep: dict[Units, np.ndarray]) -> np.ndarray:
+    """Whether each place of an axis is kept."""
+    kept = [keep.get(units, np.ones(units.size, bool)) for units in whole(axis)]
+    return functools.reduce(lambda a, b: np.logical_and.outer(a, b).ravel(), kept, np.ones(1, bool))
+
+
+def along(x: Any, places: np.ndarray, axis: int) -> Any:
+    """Rows with the inputs at these places alone."""
+    everything = x.ndim <= axis or len(places) == x.shape[axis]
+    return x if everything else x[(slice(None),) * axis + (places,)]
+
+
+def disagreement(apply: Apply, params: PyTree, small: Apply, less: Cut, x: Any) -> str | None:
+    """Why the smaller network is not the larger one, if so: looked at on these rows and on as many random ones."""
+    x = np.asarray(x)
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        x = np.concatenate([x, np.random.default_rng(0).normal(size=x.shape).astype(x.dtype)])
+    with jax.default_matmul_precision("highest"):
+        expected = _outputs(apply, params, x)
+        try:
+            given = _outputs(small, less.params, along(x, less.inputs, less.axis))
+        except Exception as error:  # whatever a network may raise
+            told = str(error).strip().partition("\n")[0]
+            return f"does not take params of other shapes ({type(error).__name__}: {told})"
+    if [z.shape for z in given] != [z.shape for z in expected]:
+        return "gives outputs of another shape with params of other shapes"
+    for z, wanted in zip(given, expected, strict=True):
+        tolerance = math.sqrt(jnp.finfo(z.dtype).eps) if jnp.issubdtype(z.dtype, jnp.inexact) else 0.0
+        if not np.allclose(z, wanted, tolerance, tolerance * np.max(np.abs(wanted), initial=0), equal_nan=True):
+            apart = np.max(np.abs(z - wanted))
+            return f"gives outputs {apart:.2g} apart with params of other shapes; does a number depend on a size?"
+    return None
+
+
+def _outputs(apply: Apply, params: PyTree, x: Any) -> list[np.ndarray]:
+    leaves = Leaves.of(params)
+    given = jax.jit(leaves.function(apply))(leaves.arrays, x)
+    return [np.asarray(z) for z in jax.tree.leaves(given)]
