@@ -155,7 +155,7 @@ def test_blocks_are_a_loop_over_blocks(loss, regularizer, overlap, x64):
 
 @pytest.mark.parametrize(("loss", "regularizer"), CASES)
 def test_blocks_that_count_on_all_others_cannot_overshoot(loss, regularizer, x64):
-    """With an overlap of as many blocks as there are the whole surrogate falls, whatever the loss; with 1 it may rise."""
+    """With an overlap of as many as there are the whole surrogate falls, whatever the loss; with 1 it may rise."""
     problem, params, batch = setting(max(LOSSES[loss].outputs), loss=loss, regularizer=regularizer, dtype=np.float64)
     solver = "auto" if problem.regularizer.smooth else scax.solvers.Fista(tolerance=1e-13)
     none, rise = np.zeros(Layout.of(params).size), {}
@@ -173,7 +173,7 @@ def test_blocks_that_count_on_all_others_cannot_overshoot(loss, regularizer, x64
 
 @pytest.mark.parametrize("by", ["contiguous", "layer", "neuron", "random"])
 def test_blocks_can_start_inside_a_program(by):
-    problem, params, batch = setting()
+    problem, params, _ = setting()
     sca = scax.SCA(problem, blocks=scax.Blocks(3, by=by))
     inside, outside = jax.jit(sca.init)(params), sca.init(params)
     np.testing.assert_array_equal(inside.blocks.index, outside.blocks.index)
@@ -204,7 +204,7 @@ def test_refusals():
         scax.Blocks(2, by="layers")
     with pytest.raises(ValueError, match="active must be None or a whole number from 1 to count=2, got 3"):
         scax.Blocks(2, active=3)
-    with pytest.raises(ValueError, match="overlap must be a number ≥ 1, 1 as in the paper, got 0.5"):
+    with pytest.raises(ValueError, match=r"overlap must be a number ≥ 1, 1 as in the paper, got 0\.5"):
         scax.Blocks(2, overlap=0.5)
     with pytest.raises(ValueError, match="redraw=True has nothing to draw with by='contiguous'"):
         scax.Blocks(2, redraw=True)

@@ -1,4 +1,4 @@
-"""Figures 2 and 4: SUSY, a network of 12,101 weights; convergence, test AUC and ROC of SCA in 1, 4, 16 and 64 blocks."""
+"""Figures 2 and 4: SUSY, a network of 12,101 weights; convergence, test AUC and ROC of SCA in 1 to 64 blocks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
