@@ -52,9 +52,12 @@ def test_exact_is_the_one_device_step(dtype):
 
 
 @pytest.mark.parametrize("scheme", ["exact", "data"])
-def test_a_mesh_with_explicit_axes_will_do(scheme):
+@pytest.mark.parametrize("kind", [jax.sharding.AxisType.Explicit, jax.sharding.AxisType.Auto])
+def test_a_mesh_may_have_explicit_axes_and_several(scheme, kind):
     problem, params, batch = setting()
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:DEVICES]), ("d",), axis_types=(jax.sharding.AxisType.Explicit,))
+    names = ("rows", "weights") if kind == jax.sharding.AxisType.Auto else ("d",)
+    places = np.array(jax.devices()[:DEVICES]).reshape([-1, 2][: len(names)])
+    mesh = jax.sharding.Mesh(places, names, axis_types=(kind,) * len(names))
     spread = scax.SCA(problem, damping=0.1, parallel=scax.Parallel(mesh, scheme))
     close(after(spread, params, batch)[0], after(scax.SCA(problem, damping=0.1), params, batch)[0], np.float32)
 
@@ -167,6 +170,8 @@ def test_refusals():
         scax.Parallel(scheme="rows")
     with pytest.raises(ValueError, match="mesh=99 devices, but there are"):
         scax.Parallel(99)
+    with pytest.raises(TypeError, match="mesh must be a Mesh, a number of devices or None, got 'four'"):
+        scax.Parallel("four")
     with pytest.raises(ValueError, match=r"scheme='blocks' needs blocks=scax.Blocks\(count\)"):
         scax.SCA(problem, parallel=scax.Parallel(DEVICES, scheme="blocks"))
     with pytest.raises(ValueError, match="scheme='exact' shares the Gram matrix of a smooth surrogate and got L1"):

@@ -20,7 +20,7 @@ from .shares import Shared, gather_rows, own_rows
 
 @dataclasses.dataclass(frozen=True)
 class Parallel:
-    """Spread every step over the devices of a mesh with one axis; state and batch are the same on all of them.
+    """Spread every step over the devices of a mesh; state and batch are the same on all of them.
 
     scheme  "exact"   each device passes its own rows through the network and finds its rows of JJᵀ and its columns of
                       δ: the step is the one-device step, to rounding. Messages: layer inputs and sensitivities, JJᵀ,
@@ -28,7 +28,8 @@ class Parallel:
             "blocks"  each device solves its share of the blocks of `SCA(blocks=Blocks(...))`; one all-gather collects
                       δ. Any loss and penalty; with own_batch=True each device differentiates its own rows alone.
             "data"    each device sees a share of the batch's rows; XLA places the collectives. Any loss and penalty.
-    mesh    a Mesh, a number of devices, or None: all devices
+    mesh    a Mesh, a number of devices, or None: all devices. However many axes it has, every device gets its share of
+            the rows and of the weights: nothing would be gained by devices that share only one of the two.
     """
 
     mesh: Any = None
@@ -45,10 +46,10 @@ class Parallel:
                     "--xla_force_host_platform_device_count=N pretends to have N."
                 )
             mesh = Mesh(np.asarray(devices[:mesh]), ("units",))
-        if not isinstance(mesh, Mesh) or len(mesh.axis_names) != 1:
-            raise ValueError(f"mesh must be a Mesh with one axis, a number of devices or None, got {mesh!r}.")
+        if not isinstance(mesh, Mesh):
+            raise TypeError(f"mesh must be a Mesh, a number of devices or None, got {mesh!r}.")
         # Auto: with explicit axes, as of jax.make_mesh, every array would have to say how it is sharded
-        mesh = Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,))
+        mesh = Mesh(mesh.devices.reshape(-1), ("_".join(mesh.axis_names),), axis_types=(AxisType.Auto,))
         object.__setattr__(self, "mesh", mesh)
 
     @property
