@@ -73,7 +73,11 @@ NETWORKS = {
         (100, 50),
         20000,
         5000,
-        {"log": 3e-5 * 10 ** (3 * np.arange(19) / 14), "l1": np.geomspace(1e-4, 1.2e-2, 19)},
+        {
+            "log": 3e-5 * 10 ** (3 * np.arange(19) / 14),
+            "l1": np.geomspace(1e-4, 1.2e-2, 19),
+            "gradients": np.geomspace(1e-4, 1.2e-2, 15),
+        },
         ridges=(1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
         refits=(1e-4,),
         enough=1 / 16,
@@ -403,7 +407,7 @@ def markdown(results: dict) -> str:
             ours = [chosen(r) for r in rows]
             share = np.mean([one["weights"] / r["weights"] for one, r in zip(ours, rows, strict=True)])
             own = np.array([one["test"] for one in ours])
-            cells = ["none" if np.isnan(e).any() else f"{e.mean():.4f}" for e in errors.values()]
+            cells = [_mean(e) for e in errors.values()]
             over = own.mean() / dense.mean() - 1
             widths = "/".join(map(str, rows[0]["widths"]))
             lines.append(
@@ -413,7 +417,8 @@ def markdown(results: dict) -> str:
             cells, fine = [], []
             for m in others:
                 gap = errors[m] - own
-                if np.isnan(gap).any():
+                gap = gap[~np.isnan(gap)]
+                if not len(gap):
                     cells.append("none")
                     continue
                 half = 1.96 * gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else np.nan
@@ -423,6 +428,14 @@ def markdown(results: dict) -> str:
                 f"| {widths} | {name} | {' | '.join(cells)} | {'–' if not fine else 'yes' if all(fine) else 'no'} |"
             )
     return "\n".join([*lines, "", *pairs] if others else lines)
+
+
+def _mean(errors: np.ndarray) -> str:
+    """Over the splits on which a method was run, and how many if not all."""
+    known = errors[~np.isnan(errors)]
+    if not len(known):
+        return "none"
+    return f"{known.mean():.4f}" + ("" if len(known) == len(errors) else f" ({len(known)})")
 
 
 def picture(results: dict, file: Path) -> None:
