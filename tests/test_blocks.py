@@ -206,6 +206,9 @@ def test_refusals():
         scax.Blocks(2, active=3)
     with pytest.raises(ValueError, match=r"overlap must be a number ≥ 1, 1 as in the paper, got 0\.5"):
         scax.Blocks(2, overlap=0.5)
+    with pytest.raises(ValueError, match="overlap must be a number ≥ 1, 1 as in the paper, got inf"):
+        scax.Blocks(2, overlap=np.inf)
+    assert scax.Blocks(2, overlap=np.int64(2)) == scax.Blocks(2, overlap=2.0)
     with pytest.raises(ValueError, match="redraw=True has nothing to draw with by='contiguous'"):
         scax.Blocks(2, redraw=True)
     with pytest.raises(ValueError, match="count=9 blocks of whole units by='layer', but there are only 4 units: lower"):

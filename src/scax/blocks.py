@@ -33,8 +33,9 @@ class Blocks:
     redraw     deal the units (weights, neurons or layers) out to the blocks anew at every step
     own_batch  every block has a mini-batch of its own: the rows given are split evenly over the blocks that move
     overlap    σ: how often a block counts what it does to the outputs, (1/σ) Φ(z0 + σ J_c δ_c). 1, the paper: as if the
-               others stood still; as many as move: as if they all did the same, and then they cannot overshoot, for
-               Φ(z0 + Σ_c J_c δ_c) ≤ 1/C Σ_c Φ(z0 + C J_c δ_c) by convexity. Many random blocks do best in between.
+               others stood still; as many as move: as if they all did the same, and then, on rows that all of them see,
+               they cannot overshoot: Φ(z0 + Σ_c J_c δ_c) ≤ 1/C Σ_c Φ(z0 + C J_c δ_c) by convexity. Many random blocks
+               do best in between. With surrogate="full", where Φ is linear, it changes nothing.
     seed       of all that is drawn
     """
 
@@ -43,7 +44,7 @@ class Blocks:
     active: int | None = None
     redraw: bool = False
     own_batch: bool = False
-    overlap: float = 1.0
+    overlap: float | np.integer | np.floating = 1.0
     seed: int = 0
 
     def __post_init__(self):
@@ -54,8 +55,10 @@ class Blocks:
             raise ValueError(
                 f"blocks: active must be None or a whole number from 1 to count={self.count}, got {self.active!r}."
             )
-        if isinstance(self.overlap, bool) or not isinstance(self.overlap, (int, float)) or not self.overlap >= 1:
+        numeric = isinstance(self.overlap, (int, float, np.integer, np.floating)) and not isinstance(self.overlap, bool)
+        if not numeric or not 1 <= self.overlap < math.inf:
             raise ValueError(f"blocks: overlap must be a number ≥ 1, 1 as in the paper, got {self.overlap!r}.")
+        object.__setattr__(self, "overlap", float(self.overlap))
         if self.redraw and self.by == "contiguous":
             raise ValueError(
                 "blocks: redraw=True has nothing to draw with by='contiguous', whose blocks are fixed: use by='random',"

@@ -104,7 +104,7 @@ class Iteration:
 
         def one(index, mask, rows):
             own = surrogate if rows is None else surrogate.on(rows)
-            return self.solver.solve(own.take(index, mask, blocks.overlap))
+            return self.solver.solve(own.take(index, mask, float(blocks.overlap)))
 
         each = (moving.index, moving.mask, rows)
         parts = jax.vmap(one)(*each) if parallel is None else parallel.solve_blocks(jax.vmap(one), each)

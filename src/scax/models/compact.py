@@ -59,6 +59,8 @@ class Compacted:
 
     def apply(self, x: Any) -> Any:
         """Outputs for rows with all inputs."""
+        if np.shape(x)[1:] != np.shape(self.x)[1:]:
+            raise ValueError(f"x has rows of shape {np.shape(x)[1:]}; this network takes {np.shape(self.x)[1:]}.")
         return function(self.net)(self.params, along(x, self.inputs, self.axis))
 
     def seconds(self, rows: int = 4096, repeats: int = 20) -> tuple[float, float]:
@@ -114,17 +116,22 @@ def compact(net: Any, params: PyTree, x: Any = None, *, build: Callable[[PyTree]
     takes the smaller params; without it such a network is refused.
     """
     if isinstance(net, MLP):
+        if build is not None:
+            raise TypeError("build is for networks that are not an MLP: compact builds those itself.")
         return _compact_mlp(net, params)
     if not callable(net) and not hasattr(net, "apply"):
         raise TypeError(f"net must be an MLP, a function net(params, x) or have such an apply, got {net!r}.")
     if x is None:
         raise TypeError("x is missing: give a few rows, compact(net, params, x), for a network that is not an MLP.")
+    if not hasattr(x, "ndim"):
+        raise TypeError(f"x must be an array of rows, got a {type(x).__name__}.")
     if x.ndim < 1 or len(x) < 1:
         raise ValueError(f"x has shape {x.shape}: give at least one row.")
     x = x[:16]
     problem, smaller = None, params
-    for all_inputs in (False, True):  # some functions refuse nothing but fewer inputs
-        less = cut(function(net), params, x, all_inputs)
+    # some functions refuse nothing but fewer inputs, others sizes that are written in them
+    for all_inputs, written in ((False, False), (True, False), (True, True)):
+        less = cut(function(net), params, x, all_inputs, written)
         small, smaller = net if build is None else build(less.params), less.params
         problem = disagreement(function(net), params, function(small), less, x)
         if problem is None:
@@ -134,7 +141,7 @@ def compact(net: Any, params: PyTree, x: Any = None, *, build: Callable[[PyTree]
     raise ValueError(
         f"compact: the network {problem}. Let it take its sizes from params and x, x.reshape(len(x), -1) instead of "
         "x.reshape(-1, 128) for example; or give build, a function that makes the network for the smaller params, "
-        f"compact(net, params, x, build=lambda params: …). They are {', '.join(_shapes(params, smaller))}."
+        f"compact(net, params, x, build=lambda params: …). The smaller params: {', '.join(_shapes(params, smaller))}."
     )
 
 

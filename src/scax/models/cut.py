@@ -1,5 +1,6 @@
 """The same network with fewer units: which may go, the arrays without them, and whether the network takes those."""
 
+import collections
 import dataclasses
 import functools
 import math
@@ -27,14 +28,15 @@ class Cut:
     axis: int
 
 
-def cut(apply: Apply, params: PyTree, x: Any, all_inputs: bool) -> Cut:
+def cut(apply: Apply, params: PyTree, x: Any, all_inputs: bool, written: bool) -> Cut:
     """Leave out every unit that no product has a use for. Of a set of units one stays, for an array needs one.
 
-    Inputs are left out along an axis of x that products alone read, if there is one such axis and no other.
+    Inputs are left out along an axis of x that products alone read, if there is one such axis and no other. `written`:
+    as for `find`.
     """
     leaves = Leaves.of(params)
     program = Program.of(apply, leaves, x)
-    found = find(program)
+    found = find(program, written)
     row = [whole(axis) for axis in found.axes[program.x]]
     free = [d for d, axis in enumerate(row) if d > 0 and len(axis) == 1 and not axis[0].fixed]
     if all_inputs or len(free) != 1:
@@ -99,7 +101,8 @@ def along(x: Any, places: np.ndarray, axis: int) -> Any:
 
 
 def disagreement(apply: Apply, params: PyTree, small: Apply, less: Cut, x: Any) -> str | None:
-    """Why the smaller network is not the larger one, if so: looked at on these rows and on as many random ones."""
+    """Why the smaller network is not the larger one, if so: by the numbers in its program, and by its outputs on these
+    rows and, where they are floating, on as many random ones."""
     x = np.asarray(x)
     if jnp.issubdtype(x.dtype, jnp.floating):
         x = np.concatenate([x, np.random.default_rng(0).normal(size=x.shape).astype(x.dtype)])
@@ -107,17 +110,28 @@ def disagreement(apply: Apply, params: PyTree, small: Apply, less: Cut, x: Any) 
         expected = _outputs(apply, params, x)
         try:
             given = _outputs(small, less.params, along(x, less.inputs, less.axis))
+            other = _numbers(small, less.params, along(x, less.inputs, less.axis)) - _numbers(apply, params, x)
         except Exception as error:  # whatever a network may raise
             told = str(error).strip().partition("\n")[0]
             return f"does not take params of other shapes ({type(error).__name__}: {told})"
     if [z.shape for z in given] != [z.shape for z in expected]:
         return "gives outputs of another shape with params of other shapes"
+    if other:
+        return f"has numbers that depend on a size: with params of other shapes also {', '.join(sorted(other))}"
     for z, wanted in zip(given, expected, strict=True):
+        finite = np.isfinite(wanted)
+        if not np.any(finite) and wanted.size:
+            return "gives no output that is finite: is a weight infinite or NaN?"
         tolerance = math.sqrt(jnp.finfo(z.dtype).eps) if jnp.issubdtype(z.dtype, jnp.inexact) else 0.0
-        if not np.allclose(z, wanted, tolerance, tolerance * np.max(np.abs(wanted), initial=0), equal_nan=True):
-            apart = np.max(np.abs(z - wanted))
-            return f"gives outputs {apart:.2g} apart with params of other shapes; does a number depend on a size?"
+        if not np.allclose(z, wanted, tolerance, tolerance * np.max(np.abs(wanted[finite]), initial=0), equal_nan=True):
+            return f"gives outputs {np.max(np.abs(z - wanted)[finite]):.2g} apart with params of other shapes"
     return None
+
+
+def _numbers(apply: Apply, params: PyTree, x: Any) -> collections.Counter[str]:
+    """The single numbers in a network's program, and how often each is there."""
+    found = [np.asarray(value) for value in Program.of(apply, Leaves.of(params), x).constants.values()]
+    return collections.Counter(f"{value.item():.9g}" for value in found if value.size == 1 and value.dtype != bool)
 
 
 def _outputs(apply: Apply, params: PyTree, x: Any) -> list[np.ndarray]:

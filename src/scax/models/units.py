@@ -88,8 +88,11 @@ class Found:
     neurons: int
 
 
-def find(program: Program) -> Found:
-    """Read the program once. `neurons` are the outputs of products of data with parameters that a later one reads."""
+def find(program: Program, written: bool = False) -> Found:
+    """Read the program once. `neurons` are the outputs of products of data with parameters that a later one reads.
+
+    `written`: sizes that come from nowhere but a broadcast are numbers in the program, and fixed.
+    """
     axes: list[Axes] = [()] * len(program.shapes)
     #: for values that depend on x, the products they come from directly
     origin: dict[int, set[int]] = {program.x: set()}
@@ -99,7 +102,7 @@ def find(program: Program) -> Found:
         axes[i] = new(program.shapes[i], i in program.constants)
     for place, step in enumerate(program.steps):
         shapes = [program.shapes[i] for i in step.gives]
-        for i, given in zip(step.gives, _given(step, [axes[i] for i in step.takes], shapes), strict=True):
+        for i, given in zip(step.gives, _given(step, [axes[i] for i in step.takes], shapes, written), strict=True):
             axes[i] = given
         sources = [origin[i] for i in step.takes if i in origin]
         reached = set().union(*sources)
@@ -136,7 +139,7 @@ def _free(step: Step, factor: int) -> list[int]:
     return [d for d in range(n) if d not in contract[factor] and d not in batch[factor]]
 
 
-def _given(step: Step, taken: list[Axes], shapes: list[tuple[int, ...]]) -> list[Axes]:
+def _given(step: Step, taken: list[Axes], shapes: list[tuple[int, ...]], written: bool) -> list[Axes]:
     """The axes of a step's outputs, those of its inputs tied or fixed on the way."""
     eqn, name = step.eqn, step.name
     if name in ELEMENTWISE:
@@ -153,7 +156,7 @@ def _given(step: Step, taken: list[Axes], shapes: list[tuple[int, ...]]) -> list
         return [_reshaped(taken[0], shapes[0])]
     if name == "broadcast_in_dim":
         source = dict(zip(eqn.params["broadcast_dimensions"], taken[0], strict=True))
-        return [tuple(source.get(d) or axis for d, axis in enumerate(new(shapes[0], fixed=False)))]
+        return [tuple(source.get(d) or axis for d, axis in enumerate(new(shapes[0], written)))]
     if name == "stack":
         (beside,), at = new(shapes[0][eqn.params["axis"] :][:1], fixed=True), eqn.params["axis"]
         joined = _joined(taken)

@@ -76,6 +76,8 @@ def _unknown(step: Step, taken: list[Known]) -> list[Array] | None:
     """Where the outputs of a step depend on the row; None if nothing is known of it."""
     full = [jnp.zeros(v.shape, bool) if mask is None else mask for v, mask in taken]
     if step.name in PRODUCTS or step.name == "mul":
+        if not all(jnp.issubdtype(value.dtype, jnp.floating) for value, _ in taken):
+            return None  # counting terms in few bits starts again at zero
         (a, b), (may_a, may_b) = full, [_may(value) for value in taken]
         one, two = [value.dtype for value, _ in taken]
         meet = lambda a, b: bind(step.eqn, [a.astype(one), b.astype(two)])[0] != 0

@@ -66,13 +66,13 @@ def on_the_way(methods: dict[str, Any]) -> str:
             ahead = [n for n, a, b in zip(steps, mean, ours, strict=True) if a < b]
             if ahead:
                 told.append(
-                    f"that of {method['label']}, is below SCA's at some time from {ahead[0]:,} to {ahead[-1]:,}"
+                    f"that of {method['label']}, is below SCA's at some iteration from {ahead[0]:,} to {ahead[-1]:,}"
                 )
         elif name != "sca-1":
             above = [n for n, a in zip(steps, mean, strict=True) if not a <= mean[0]]
             if above:
-                told.append(f"that of {method['label']}, is above its own start until {above[-1]:,}")
-    return f"On the way the mean objective tells more: {'; '.join(told)} iterations." if told else ""
+                told.append(f"that of {method['label']}, is above its own start until iteration {above[-1]:,}")
+    return f"On the way the mean objective tells more: {'; '.join(told)}." if told else ""
 
 
 def susy_part(found: dict[str, Any], image: Callable[[str, str], str]) -> str:
