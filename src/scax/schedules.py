@@ -109,27 +109,34 @@ class QuadraticDecay(Sequence):
 
 @struct
 class PowerDecay(Sequence):
-    """a_n = initial / (1 + n/scale)^exponent."""
+    """a_n = initial / (1 + n/scale)^exponent; with `later`, · (1 + n/turn)^(exponent − later): like n^−exponent for
+    some `turn` steps, then like n^−later."""
 
     initial: Number
     exponent: Number
     scale: Number = 1.0
+    later: Number | None = None
+    turn: Number = 300.0
 
     def __post_init__(self):
         checks.fraction("initial", self.initial)
         checks.nonnegative("exponent", self.exponent)
         checks.positive("scale", self.scale)
+        checks.positive("turn", self.turn)
+        if self.later is not None:
+            checks.nonnegative("later", self.later)
 
     @property
     def first(self):
         return self.initial
 
     def next(self, value, n):
-        return self.initial * (1 + (n + 1) / self.scale) ** -self.exponent
+        fallen = self.initial * (1 + (n + 1) / self.scale) ** -self.exponent
+        return fallen if self.later is None else fallen * (1 + (n + 1) / self.turn) ** (self.exponent - self.later)
 
     @property
     def order(self):
-        exponent = checks.concrete(self.exponent)
+        exponent = checks.concrete(self.exponent if self.later is None else self.later)
         return None if exponent is None or exponent.ndim else float(exponent)
 
 
