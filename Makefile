@@ -12,7 +12,7 @@ DEV := $(VENV)/.installed-dev
 
 # Sharded code is tested on pretended CPU devices. With fewer XLA threads than twice the devices,
 # collectives can deadlock; NPROC sets their number.
-FOUR_DEVICES := JAX_PLATFORMS=cpu NPROC=8 XLA_FLAGS="$${XLA_FLAGS:-} --xla_force_host_platform_device_count=4"
+EIGHT_DEVICES := JAX_PLATFORMS=cpu NPROC=16 XLA_FLAGS="$${XLA_FLAGS:-} --xla_force_host_platform_device_count=8"
 
 # Some tests wait for processes they started: three at a time keep two cores busy.
 TESTS := $(BIN)/python -m pytest -n 3 --dist worksteal
@@ -28,11 +28,11 @@ demo: $(RUNTIME)  ## Compare SCA with the usual optimizers on bundled data
 
 test: $(DEV)  ## Run the tests, then those for several devices
 	@$(TESTS) --ignore=tests/multidevice
-	@$(FOUR_DEVICES) $(TESTS) --timeout-method=thread tests/multidevice
+	@$(EIGHT_DEVICES) $(TESTS) --timeout-method=thread tests/multidevice
 
 coverage: $(DEV)  ## The same, and the lines they did not reach
 	@$(TESTS) --cov --cov-report= --ignore=tests/multidevice
-	@$(FOUR_DEVICES) $(TESTS) --cov --cov-append --cov-report= --timeout-method=thread tests/multidevice
+	@$(EIGHT_DEVICES) $(TESTS) --cov --cov-append --cov-report= --timeout-method=thread tests/multidevice
 	@$(BIN)/python -m coverage report
 
 torch: $(DEV)  ## Install PyTorch too, and run its tests: the others leave it out

@@ -58,12 +58,12 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "scax-ci" 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip `tests/multidevice` where there is one device; `make test` runs it on four."""
+    """Skip `tests/multidevice` where there is one device; `make test` runs it on eight."""
     folder = Path(__file__).parent / "multidevice"
     sharded = [item for item in items if item.path.is_relative_to(folder)]
-    if sharded and jax.device_count() < 4:
+    if sharded and jax.device_count() < 8:
         for item in sharded:
-            item.add_marker(pytest.mark.skip(reason="needs 4 devices: run make test"))
+            item.add_marker(pytest.mark.skip(reason="needs 8 devices: run make test"))
 
 
 @pytest.fixture(scope="module", autouse=True)

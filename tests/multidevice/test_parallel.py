@@ -51,6 +51,15 @@ def test_exact_is_the_one_device_step(dtype):
         close(after(spread, params, seven)[0], after(scax.SCA(problem, **options), params, seven)[0], dtype)
 
 
+@pytest.mark.parametrize("scheme", ["exact", "data", "blocks"])
+def test_eight_devices_do_what_one_does(scheme, x64):
+    """More of them than the hidden layer has units, and rows that do not share out evenly."""
+    problem, params, batch = setting("softmax", dtype=np.float64, n=12)
+    options = {"damping": 0.1, "blocks": scax.Blocks(8) if scheme == "blocks" else None}
+    spread = scax.SCA(problem, parallel=scax.Parallel(8, scheme=scheme), **options)
+    close(after(spread, params, batch)[0], after(scax.SCA(problem, **options), params, batch)[0], np.float64)
+
+
 @pytest.mark.parametrize("scheme", ["exact", "data"])
 @pytest.mark.parametrize("kind", [jax.sharding.AxisType.Explicit, jax.sharding.AxisType.Auto])
 def test_a_mesh_may_have_explicit_axes_and_several(scheme, kind):
