@@ -561,6 +561,16 @@ def test_outputs_that_are_not_finite_on_some_rows_say_nothing_about_the_others()
         scax.compact(apply, params, x)
 
 
+def test_a_random_key_in_the_function_is_no_number():
+    key = jax.random.key(0)
+    apply = lambda params, x: (jnp.tanh(x @ params[0]) @ params[1]) * jax.random.bernoulli(key, 0.5, (2,))
+    params, x = normal(0, (3, 4), (4, 2)), rows(4, 3)
+    params[1][1] = 0
+    small = scax.compact(apply, params, x)
+    assert small.params[0].shape == (3, 3)
+    same(small, apply, params, x)
+
+
 def test_sizes_written_in_the_function_stay():
     apply = lambda params, x: jnp.tanh(jnp.repeat(jnp.tanh(x @ params[0]), 2, -1) @ params[1]) @ params[2]
     params, x = normal(0, (3, 4), (8, 5), (5, 2)), rows(4, 3)

@@ -130,8 +130,9 @@ def disagreement(apply: Apply, params: PyTree, small: Apply, less: Cut, x: Any) 
 
 def _numbers(apply: Apply, params: PyTree, x: Any) -> collections.Counter[str]:
     """The single numbers in a network's program, and how often each is there."""
-    found = [np.asarray(value) for value in Program.of(apply, Leaves.of(params), x).constants.values()]
-    return collections.Counter(f"{value.item():.9g}" for value in found if value.size == 1 and value.dtype != bool)
+    found = Program.of(apply, Leaves.of(params), x).constants.values()
+    single = [v for v in found if np.size(v) == 1 and jnp.issubdtype(jnp.result_type(v), jnp.number)]  # no random key
+    return collections.Counter(f"{np.asarray(value).item():.9g}" for value in single)
 
 
 def _outputs(apply: Apply, params: PyTree, x: Any) -> list[np.ndarray]:
