@@ -9,8 +9,9 @@ The first command reads the tables and stores the splits; the second needs nothi
 spreads (set, network, some splits) over processes of one core each. Per split a quarter of the rows is for the test; a
 fifth of the others is held out and makes every choice: strength, learning rate, ridge, refit or not. Each method gives
 its best network with at most a quarter of the weights. "Dense" is SCA with the best of some ridges, and with the same
-steps on all rows at the end that the sparse runs get. With --methods only these are run, and their numbers replace what
-the results file has of them; the others stay.
+steps on all rows at the end that the sparse runs get. "Long" are SCA's networks with steps that fall more slowly, LONG,
+and each strength trained from the first weights, as the gradient methods do it. With --methods only these are run, and
+their numbers replace what the results file has of them; the others stay.
 """
 
 import argparse
@@ -47,11 +48,18 @@ class Plan:
     ridges: tuple[float, ...]
     refits: tuple[float, ...]
     enough: float  # a path ends with fewer weights than this share of those allowed
+    long: np.ndarray | None = None  # strengths of ℓ1, each from the first weights and with LONG steps
 
     @property
     def steps(self) -> int:
         """Those of a path, which every other method has too."""
         return self.first + (len(self.strengths["log"]) - 1) * self.next
+
+    @property
+    def parts(self) -> list[str]:
+        """What it has strengths for."""
+        lacks = {"group", "l1"} - set(self.strengths) | ({"long-dense", "long-l1"} if self.long is None else set())
+        return [part for part in PARTS if part not in lacks]
 
 
 NETWORKS = {
@@ -76,20 +84,22 @@ NETWORKS = {
         {
             "log": 3e-5 * 10 ** (3 * np.arange(19) / 14),
             "l1": np.geomspace(1e-4, 1.2e-2, 19),
-            "gradients": np.geomspace(1e-4, 1.2e-2, 15),
+            "gradients": np.concatenate([[1e-5, 3e-5], np.geomspace(1e-4, 1.2e-2, 15)]),
         },
         ridges=(1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
         refits=(1e-4,),
         enough=1 / 16,
+        long=np.geomspace(1e-4, 1.2e-2, 15)[::2],
     ),
 }
 WEAKEST = {"casp": 3e-3}  # where the log penalty begins: better there on rows held out (the first three splits)
 STRONGER = {"parkinsons": 4}  # further strengths, but for the log, where not every split gets below a quarter otherwise
 RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
 DECAYS = (0.0, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1)  # ridges of Adam with pruning
-OURS = ("scax log", "scax log, no refit", "scax l1", "scax group")
+LONG = (0.5, 0.25, 1.5)  # of PowerDecay
+OURS = ("scax log", "scax log, no refit", "scax l1", "scax group", "scax l1, long")
 OTHERS = ("proximal adam", "proxsgd", "adam, pruned", "lassonet")
-PARTS = ("dense", "log", "l1", "group", "others")
+PARTS = ("dense", "log", "l1", "group", "long-dense", "long-l1", "others")
 
 
 # -- the splits --------------------------------------------------------------------------------------
@@ -182,16 +192,33 @@ def compared(
 
     squared = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
     everything = scax.Support(np.ones(flat.size, bool))
-    dense = []
-    for ridge in plan.ridges if "dense" in parts else ():
-        problem = dataclasses.replace(squared, regularizer=scax.L2(ridge))
-        end = scax.train(scax.SCA(problem), start, train, steps=plan.steps, batch_size=BATCH, records=1).params
-        dense.append((end, ridge))
-        further = dataclasses.replace(squared, regularizer=scax.L2(ridge) + everything)
-        dense.append((scax.finish(further, end, train), ridge))
-    if dense:
-        chosen = min(dense, key=lambda c: error(c[0], held))
-        timed("dense", {"test": error(chosen[0], test), "ridge": chosen[1], "weights": int(flat.size)})
+    slower = {"step_size": scax.PowerDecay(*LONG)}
+    for kind, options in {"dense": {}, "long-dense": slower}.items():
+        if kind not in parts:
+            continue
+        dense = []
+        for ridge in plan.ridges:
+            problem = dataclasses.replace(squared, regularizer=scax.L2(ridge))
+            method = scax.SCA(problem, **options)
+            end = scax.train(method, start, train, steps=plan.steps, batch_size=BATCH, records=1).params
+            dense.append((end, ridge))
+            further = dataclasses.replace(squared, regularizer=scax.L2(ridge) + everything)
+            dense.append((scax.finish(further, end, train), ridge))
+        one = min(dense, key=lambda c: error(c[0], held))
+        told = {"test": error(one[0], test), "held": error(one[0], held), "ridge": one[1], "weights": int(flat.size)}
+        timed("dense" if kind == "dense" else "dense, long", told)
+
+    if "long-l1" in parts:
+        candidates = []
+        for strength in plan.long if plan.long is not None else ():
+            method = scax.SCA(dataclasses.replace(squared, regularizer=scax.L1(strength)), **slower)
+            end = scax.train(
+                method, start, train, steps=plan.steps, batch_size=BATCH, records=1, key=jax.random.key(seed)
+            ).params
+            candidates.append((end, float(strength)))
+            if int(jnp.sum(ravel_pytree(end)[0] != 0)) < plan.enough * limit:
+                break
+        timed("scax l1, long", best(candidates) | {"candidates": len(candidates)})
 
     units = {
         "log": scax.LogSum(1.0), "l1": scax.L1(1.0), "group": scax.GroupLasso(1.0, scax.neuron_groups(start)),
@@ -333,7 +360,7 @@ def work(options: argparse.Namespace) -> None:
     x, y = arrays[f"{name}/x"], arrays[f"{name}/y"]
     for seed in options.only:
         split = split_of(x, y, arrays[f"{name}/orders"][seed])
-        row = compared(widths, plan, split, seed, options.methods, options.lassonet, name)
+        row = compared(widths, plan, split, seed, options.methods or plan.parts, options.lassonet, name)
         print(json.dumps({"set": name, "network": network, "widths": widths} | row), flush=True)
 
 
@@ -371,7 +398,7 @@ def spread(options: argparse.Namespace) -> list[dict]:
         command = [
             sys.executable, "-m", "benchmarks.sparse_training", "--splits-file", str(options.splits_file),
             "--sets", name, "--networks", network, *(["--lassonet"] if options.lassonet else []),
-            "--methods", *options.methods, "--only", *map(str, piece),
+            "--methods", *(options.methods or NETWORKS[network].parts), "--only", *map(str, piece),
         ]  # fmt: skip
         # lines go to a file's worth of pipe: a few kilobytes per split, below a pipe's buffer
         running.append((subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=quiet), task))
@@ -385,33 +412,41 @@ def chosen(row: dict) -> dict:
     return min((row[m] for m in OURS if row.get(m, {}).get("held") is not None), key=lambda told: told["held"])
 
 
+def over_dense(rows: list[dict]) -> float:
+    """SCA's mean error over the dense network's, on the splits of both; of the two dense networks the better one."""
+    ratios = []
+    for kind in ("dense", "dense, long"):
+        both = [(chosen(row)["test"], row[kind]["test"]) for row in rows if kind in row]
+        ratios += [float(np.divide(*np.mean(both, axis=0)))] if both else []
+    return max(ratios)
+
+
 def markdown(results: dict) -> str:
     """Mean test MSE at no more than a quarter of the weights, and the paired differences to "scax", its penalty chosen
     on the rows held out. What was not run has no column."""
     ran = lambda m: any(m in row for row in results["rows"])
     others = OTHERS if any(map(ran, OTHERS)) else ()
     methods = (*filter(ran, OURS), *others)
-    lines = [
-        "| network | set | splits | dense | scax | " + " | ".join(methods) + " | weights kept | over dense | ≤ 1% |",
-        "|---|---|---|---|---|" + "---|" * len(methods) + "---|---|---|",
-    ]
+    denses = tuple(filter(ran, ("dense", "dense, long")))
+    heads = ("network", "set", "splits", *denses, "scax", *methods, "weights kept", "over dense", "≤ 1%")
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     pairs = ["| network | set | " + " | ".join(OTHERS) + " | at or below all |", "|---|---|" + "---|" * 5]
     for network in NETWORKS:
         for name in SETS:
             rows = [r for r in results["rows"] if r["set"] == name and r["network"] == network]
             if not rows:
                 continue
-            dense = np.array([r["dense"]["test"] for r in rows])
             value = lambda r, m: np.nan if m not in r or r[m]["test"] is None else r[m]["test"]
-            errors = {m: np.array([value(r, m) for r in rows]) for m in methods}
+            errors = {m: np.array([value(r, m) for r in rows]) for m in (*denses, *methods)}
             ours = [chosen(r) for r in rows]
             share = np.mean([one["weights"] / r["weights"] for one, r in zip(ours, rows, strict=True)])
             own = np.array([one["test"] for one in ours])
-            cells = [_mean(e) for e in errors.values()]
-            over = own.mean() / dense.mean() - 1
+            dense = " | ".join(_mean(errors[m]) for m in denses)
+            cells = [_mean(errors[m]) for m in methods]
+            over = over_dense(rows) - 1
             widths = "/".join(map(str, rows[0]["widths"]))
             lines.append(
-                f"| {widths} | {name} | {len(rows)} | {dense.mean():.4f} | {own.mean():.4f} | {' | '.join(cells)} | "
+                f"| {widths} | {name} | {len(rows)} | {dense} | {own.mean():.4f} | {' | '.join(cells)} | "
                 f"{share:.0%} | {over:+.1%} | {'met' if over <= 0.01 else 'missed'} |"
             )
             cells, fine = [], []
@@ -480,7 +515,7 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--sets", nargs="*", default=list(SETS))
     parser.add_argument("--networks", nargs="*", default=["paper"])
-    parser.add_argument("--methods", nargs="*", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--methods", nargs="*", choices=PARTS, default=None, help="all, if left out")
     parser.add_argument("--only", nargs="*", type=int, default=None, help="these splits, in this process")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--lassonet", action="store_true", help="LassoNet too: needs the packages lassonet and torch")
@@ -500,9 +535,10 @@ def main() -> None:
     if options.splits_file is None:
         parser.error("give --splits-file, made with --prepare")
     for network in options.networks:
-        if missing := {"l1", "group"} & set(options.methods) - set(NETWORKS[network].strengths):
+        if missing := set(options.methods or ()) - set(NETWORKS[network].parts):
+            rest = " ".join(NETWORKS[network].parts)
             parser.error(
-                f"--networks {network} has no strengths for {', '.join(sorted(missing))}: use --methods dense log l1"
+                f"--networks {network} has no strengths for {', '.join(sorted(missing))}: use --methods {rest}"
             )
     if options.only is not None:
         work(options)
@@ -515,13 +551,13 @@ def main() -> None:
     command += f" --splits {options.splits}"
     if options.lassonet:
         command += " --lassonet"
-    if options.methods != list(PARTS):
+    if options.methods:
         command += " --methods " + " ".join(options.methods)
     machine = describe_machine() | {"command": command, "minutes": round((time.perf_counter() - began) / 60, 1)}
     options.out.mkdir(parents=True, exist_ok=True)
     for network in options.networks:
         file = options.out / f"sparse-training-{network}.json"
-        keep = options.methods != list(PARTS) and file.exists()
+        keep = options.methods and file.exists()
         known = json.loads(file.read_text()) if keep else {"machines": [], "rows": []}
         merged = {(row["set"], row["seed"]): row for row in known["rows"]}
         for row in (r for r in rows if r["network"] == network):
