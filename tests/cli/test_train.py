@@ -11,7 +11,7 @@ import numpy as np
 import polars
 import pytest
 
-from scax import MLP
+from scax import MLP, SCA, PowerDecay
 from scax import compact as scax_compact
 from scax.files import load, read
 
@@ -118,6 +118,15 @@ def test_config_is_equal_to_flags(run, scax):
     scax("train", "--config", "c.toml", "--out", "other", "--seed", "5")
     other = read("other/model.safetensors").arrays
     assert not all(np.array_equal(weights[0][k], other[k]) for k in other)
+
+
+def test_the_step_size_falls_as_asked(run, scax, refused):
+    arrays = lambda folder: read(Path(folder, "checkpoint.safetensors")).arrays
+    last = lambda folder: next(v for k, v in arrays(folder).items() if "step_size" in k)
+    assert scax("train", "t.csv", "--target", "price", *SMALL, "--out", "slow", "--decay", "0.3").code == 0
+    np.testing.assert_allclose(last("run"), SCA.step_size(30), rtol=1e-5)
+    np.testing.assert_allclose(last("slow"), PowerDecay(0.5, 0.3, scale=1.5)(30), rtol=1e-5)
+    assert "--decay is 2" in refused("train", "t.csv", "--target", "price", "--decay", "2")
 
 
 def test_stop_and_resume_is_to_the_bit(run, scax):

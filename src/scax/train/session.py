@@ -64,7 +64,8 @@ class Session:
         self.path = read_json(folder / PATH) if config.strength and (folder / PATH).exists() else None
         self.problem = Problem(self.net.apply, loss, penalty(config, params, self.strength))
         parallel = hosts.parallel(self.problem.regularizer)
-        self.method = SCA(self.problem, parallel=parallel)
+        self.options = {"step_size": dataclasses.replace(SCA.step_size, exponent=config.decay)}
+        self.method = SCA(self.problem, parallel=parallel, **self.options)
         self.place = (lambda tree: tree) if parallel is None else parallel.place
         data.feed.spread(parallel)
         self._begin(params)
@@ -117,6 +118,7 @@ class Session:
             steps=max(20, config.steps // 10),
             batch_size=config.batch_size,
             key=jax.random.key(config.seed),
+            options=self.options,
         )
         if hosts.agreed(stop()):
             return False
