@@ -24,7 +24,7 @@ from .metric import USUAL, LowRank, in_use
 from .options import known, settle
 from .parallel.mesh import Parallel
 from .problem import Problem
-from .schedules import Approach, PowerDecay, Sequence, carry_at
+from .schedules import STEP_SIZE, Approach, Sequence, carry_at
 from .solvers import Auto, Solver
 
 
@@ -89,7 +89,7 @@ class SCA:
 
     problem: Problem
     _: dataclasses.KW_ONLY
-    step_size: Sequence | Any = PowerDecay(0.5, 0.55, scale=1.5)
+    step_size: Sequence | Any = STEP_SIZE
     averaging: Sequence | Any = None
     damping: Damping | Any = PARTIAL
     metric: LowRank | Any = USUAL

@@ -140,6 +140,10 @@ class PowerDecay(Sequence):
         return None if exponent is None or exponent.ndim else float(exponent)
 
 
+#: α_n, unless another is given.
+STEP_SIZE = PowerDecay(0.5, 0.55, scale=1.5)
+
+
 @struct
 class Approach:
     """β_n = 1 − (1 − initial)/(1 + n/scale): the carried share of the last displacement, ever closer to 1.

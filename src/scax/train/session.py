@@ -29,6 +29,7 @@ from ..parallel import hosts
 from ..problem import Problem
 from ..regularizers import L1, L2, GroupLasso, LogSum, Regularizer, neuron_groups
 from ..sca import SCA
+from ..schedules import STEP_SIZE
 from . import config as configs
 from .config import TrainConfig
 from .feed import Carry
@@ -64,7 +65,7 @@ class Session:
         self.path = read_json(folder / PATH) if config.strength and (folder / PATH).exists() else None
         self.problem = Problem(self.net.apply, loss, penalty(config, params, self.strength))
         parallel = hosts.parallel(self.problem.regularizer)
-        self.options = {"step_size": dataclasses.replace(SCA.step_size, exponent=config.decay)}
+        self.options = {"step_size": dataclasses.replace(STEP_SIZE, exponent=config.decay)}
         self.method = SCA(self.problem, parallel=parallel, **self.options)
         self.place = (lambda tree: tree) if parallel is None else parallel.place
         data.feed.spread(parallel)
