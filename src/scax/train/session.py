@@ -65,7 +65,7 @@ class Session:
         self.path = read_json(folder / PATH) if config.strength and (folder / PATH).exists() else None
         self.problem = Problem(self.net.apply, loss, penalty(config, params, self.strength))
         parallel = hosts.parallel(self.problem.regularizer)
-        self.options = {"step_size": dataclasses.replace(STEP_SIZE, exponent=config.decay)}
+        self.options: dict[str, Any] = {"step_size": dataclasses.replace(STEP_SIZE, exponent=config.decay)}
         self.method = SCA(self.problem, parallel=parallel, **self.options)
         self.place = (lambda tree: tree) if parallel is None else parallel.place
         data.feed.spread(parallel)
