@@ -89,9 +89,10 @@ def run(folder: Path | None, workers: int) -> None:
 
 def markdown(results: dict) -> str:
     """Ratios to the default, geometric means over the splits."""
+    others, last = list(RULES)[1:], len(SHOWN) - 1
     heads = ["set", "network", "penalty"]
-    heads += [f"{rule}: objective at {at:,}" for rule in list(RULES)[1:] for at in SHOWN[1:]]
-    heads += [f"{rule}: test at {SHOWN[-1]:,}" for rule in list(RULES)[1:]]
+    for rule in others:
+        heads += [f"{rule}, {at:,} steps" for at in SHOWN[1:]] + [f"{rule}, test error"]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
 
     def ratio(group: list[dict], rule: str, what: str, place: int) -> float:
@@ -100,9 +101,10 @@ def markdown(results: dict) -> str:
 
     for name, network, penalty in itertools.product(TITLES, NETWORKS, PENALTIES):
         group = [r for r in results["rows"] if (r["set"], r["network"], r["penalty"]) == (name, network, penalty)]
-        others, last = list(RULES)[1:], len(SHOWN) - 1
-        cells = [ratio(group, rule, "objective", i) for rule in others for i in range(1, last + 1)]
-        cells += [ratio(group, rule, "test", last) for rule in others]
+        cells = []
+        for rule in others:
+            cells += [ratio(group, rule, "objective", i) for i in range(1, last + 1)]
+            cells.append(ratio(group, rule, "test", last))
         widths = "/".join(map(str, group[0]["widths"]))
         lines.append(f"| {TITLES[name]} | {widths} | {penalty} | " + " | ".join(f"{c:.2f}" for c in cells) + " |")
     return "\n".join(lines)

@@ -74,3 +74,11 @@ def test_a_plan_has_strengths_for_the_methods_asked_for(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         sparse.main()
     assert "has no strengths for group: use --methods dense log l1 long-dense long-l1 others" in capsys.readouterr().err
+
+
+def test_the_table_of_long_runs_is_that_of_the_results():
+    from experiments import long_runs
+
+    root = Path(long_runs.__file__).parent.parent
+    page = (root / "docs/how-to-choose.md").read_text()
+    assert long_runs.markdown(json.loads((root / long_runs.FILE).read_text())) in page
