@@ -11,7 +11,7 @@ fifth of the others is held out and makes every choice: strength, learning rate,
 its best network with at most a quarter of the weights. "Dense" is SCA with the best of some ridges, and with the same
 steps on all rows at the end that the sparse runs get. "Long" are SCA's networks with steps that fall more slowly, LONG,
 and each strength trained from the first weights, as the gradient methods do it. With --methods only these are run, and
-their numbers replace what the results file has of them; the others stay.
+their numbers, and those of --sets, replace what the results file has of them; the others stay.
 """
 
 import argparse
@@ -39,7 +39,8 @@ BATCH = 32
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Hidden layers, steps with the first and with each further strength, and what is tried."""
+    """Hidden layers, steps with the first and with each further strength, and what is tried. A refit has as many steps
+    as the first strength."""
 
     hidden: tuple[int, ...] | None
     first: int
@@ -52,7 +53,7 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """Those of a path, which every other method has too."""
+        """Those of a path without STRONGER strengths, which every other method has too."""
         return self.first + (len(self.strengths["log"]) - 1) * self.next
 
     @property
@@ -384,7 +385,7 @@ def spread(options: argparse.Namespace) -> list[dict]:
         out = process.communicate()[0]
         rows.extend(json.loads(line) for line in out.splitlines() if line.startswith("{"))
         if process.returncode:
-            print(f"failed: {task}", file=sys.stderr)
+            sys.exit(f"failed: {task}; nothing was written.")
         print(f"{len(rows)} splits done, {task[0]} {task[1]}", flush=True)
 
     for task in tasks:
@@ -409,7 +410,8 @@ def spread(options: argparse.Namespace) -> list[dict]:
 
 def chosen(row: dict) -> dict:
     """SCA's result on one split: of the penalties, the one with the least error on the rows held out."""
-    return min((row[m] for m in OURS if row.get(m, {}).get("held") is not None), key=lambda told: told["held"])
+    found = [row[m] for m in OURS if row.get(m, {}).get("held") is not None]
+    return min(found, key=lambda told: told["held"], default={"test": np.nan, "weights": np.nan})
 
 
 def over_dense(rows: list[dict]) -> float:
@@ -418,7 +420,7 @@ def over_dense(rows: list[dict]) -> float:
     for kind in ("dense", "dense, long"):
         both = [(chosen(row)["test"], row[kind]["test"]) for row in rows if kind in row]
         ratios += [float(np.divide(*np.mean(both, axis=0)))] if both else []
-    return max(ratios)
+    return max(ratios, default=np.nan)
 
 
 def markdown(results: dict) -> str:
@@ -513,8 +515,8 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, default=None)
     parser.add_argument("--splits-file", type=Path, default=None)
     parser.add_argument("--splits", type=int, default=20)
-    parser.add_argument("--sets", nargs="*", default=list(SETS))
-    parser.add_argument("--networks", nargs="*", default=["paper"])
+    parser.add_argument("--sets", nargs="*", choices=SETS, default=list(SETS))
+    parser.add_argument("--networks", nargs="*", choices=NETWORKS, default=["paper"])
     parser.add_argument("--methods", nargs="*", choices=PARTS, default=None, help="all, if left out")
     parser.add_argument("--only", nargs="*", type=int, default=None, help="these splits, in this process")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -548,7 +550,7 @@ def main() -> None:
     began = time.perf_counter()
     rows = spread(options)
     command = "python -m benchmarks.sparse_training --splits-file FILE --networks " + " ".join(options.networks)
-    command += f" --splits {options.splits}"
+    command += f" --splits {options.splits} --sets " + " ".join(options.sets)
     if options.lassonet:
         command += " --lassonet"
     if options.methods:
@@ -557,8 +559,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     for network in options.networks:
         file = options.out / f"sparse-training-{network}.json"
-        keep = options.methods and file.exists()
-        known = json.loads(file.read_text()) if keep else {"machines": [], "rows": []}
+        known = json.loads(file.read_text()) if file.exists() else {"machines": [], "rows": []}
         merged = {(row["set"], row["seed"]): row for row in known["rows"]}
         for row in (r for r in rows if r["network"] == network):
             old = merged.get((row["set"], row["seed"]), {})

@@ -28,7 +28,7 @@ NETWORKS = {"paper": None, "wide": (100, 50)}
 TITLES = {"casp": "CASP", "parkinsons": "Parkinsons", "skillcraft1": "SkillCraft1", "winequality-white": "Wine"}
 STEPS, EVERY, SEEDS = 20000, 500, (0, 1, 2)
 SHOWN = (500, 2000, 5000, 20000)
-FILE = Path("docs/results/long-runs.json")
+FILE = Path(__file__).parent.parent / "docs/results/long-runs.json"
 
 
 def one(job: tuple) -> list[dict]:

@@ -14,6 +14,8 @@ import pytest
 from scax import MLP, SCA, PowerDecay
 from scax import compact as scax_compact
 from scax.files import load, read
+from scax.schedules import STEP_SIZE
+from scax.train.config import TrainConfig
 
 from .tables import lines, regression
 
@@ -127,6 +129,11 @@ def test_the_step_size_falls_as_asked(run, scax, refused):
     np.testing.assert_allclose(last("run"), SCA.step_size(30), rtol=1e-5)
     np.testing.assert_allclose(last("slow"), PowerDecay(0.5, 0.3, scale=1.5)(30), rtol=1e-5)
     assert "--decay is 2" in refused("train", "t.csv", "--target", "price", "--decay", "2")
+    assert TrainConfig.decay == STEP_SIZE.exponent
+    lines(Path("c.toml"), 'table = "t.csv"', 'target = "price"', "decay = true")
+    assert "c.toml: decay is True, and must be a text, a number" in refused("train", "--config", "c.toml")
+    lines(Path("c.toml"), 'table = "t.csv"', 'target = "price"', "header = 1")
+    assert "must be true or false" in refused("train", "--config", "c.toml")
 
 
 def test_stop_and_resume_is_to_the_bit(run, scax):

@@ -10,12 +10,21 @@ def _read(context: Any, path: Path | None) -> Path | None:
     if path is not None:
         from ..train.config import read_toml
 
-        known = [p.name for p in context.command.params if p.name not in {None, "config", "help"}]
-        found = read_toml(path, [str(name) for name in known])
-        # lists may be written as lists; on the command line they are separated by commas
-        joined = {k: ",".join(map(str, v)) if isinstance(v, list) else v for k, v in found.items()}
-        context.default_map = {**(context.default_map or {}), **joined}
+        known = {str(p.name): p for p in context.command.params if p.name not in {None, "config", "help"}}
+        found = {k: _as_flag(path, k, known[k], v) for k, v in read_toml(path, list(known)).items()}
+        context.default_map = {**(context.default_map or {}), **found}
     return path
+
+
+def _as_flag(path: Path, name: str, option: Any, value: Any) -> Any:
+    """A value of the file as a flag would give it: lists are separated by commas on the command line."""
+    from ..train.run_folder import RunFolderError
+
+    switch = getattr(option, "is_flag", False)
+    if isinstance(value, dict) or isinstance(value, bool) != switch:
+        wanted = "true or false" if switch else "a text, a number or a list"
+        raise RunFolderError(f"{path}: {name} is {value!r}, and must be {wanted}.")
+    return ",".join(map(str, value)) if isinstance(value, list) else value
 
 
 Config = Annotated[

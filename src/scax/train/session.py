@@ -348,7 +348,9 @@ def resume(folder: Path) -> Session:
     """The run of a folder, where its checkpoint left it."""
     check(folder)
     about = read_json(folder / "environment.json")
-    if not isinstance(about, dict) or about.get("format", 0) > FORMAT:
+    if not isinstance(about, dict) or not isinstance(about.get("format", 0), int):
+        raise RunFolderError(f"{folder / 'environment.json'} is damaged. Restore it, or run again.")
+    if about.get("format", 0) > FORMAT:
         raise RunFolderError(f"{folder} was written by a newer scax: update scax.")
     config = configs.load(folder / "config.toml")
     if reason := config.problems():
