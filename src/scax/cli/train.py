@@ -61,7 +61,7 @@ def train(
     ] = "",
     steps: Annotated[int, typer.Option(help="Iterations.")] = 2000,
     decay: Annotated[
-        float, typer.Option(help="The step size falls like n^-decay; 0.25 to 0.45 may be better in long runs.")
+        float, typer.Option(help="The step size falls like n^-decay: less for long runs on data with little noise.")
     ] = 0.55,
     batch_size: Annotated[int, typer.Option(help="Rows in a mini-batch.")] = 32,
     validation: Annotated[float, typer.Option(help="Share of the rows to hold out.")] = 0.2,
