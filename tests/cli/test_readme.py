@@ -58,5 +58,17 @@ def test_make_and_pip():
 
 
 def test_links_lead_somewhere():
-    for target in re.findall(r"\]\(([^)]+)\)", README):
-        assert target.startswith("https://") or (ROOT / target).exists(), target
+    pages = {page: page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))}
+    for page, text in pages.items():
+        for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"(?s)```.*?```|`[^`\n]*`", "", text)):
+            if target.startswith("https://"):
+                continue
+            file, _, part = target.partition("#")
+            there = (page.parent / file) if file else page
+            assert there.exists(), (page.name, target)
+            slugs = [re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in _headings(there)] if part else []
+            assert not part or part in slugs, (page.name, target)
+
+
+def _headings(page: Path) -> list[str]:
+    return re.findall(r"^#+ (.*)$", page.read_text(), flags=re.M)
