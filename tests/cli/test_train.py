@@ -296,6 +296,12 @@ def test_a_strength_is_found(scax):
     assert session.choose(lambda record: None, lambda: False)
     begun = sessions.in_use(session.net, session.carry.state.params)
     assert begun["weights"] == path["weights"][path["chosen"]] < results["weights"]
+    for damaged in ([], path | {"chosen": 99}):
+        written = Path("between/path.json").read_text()
+        Path("between/path.json").write_text(json.dumps(damaged))
+        outcome = scax("resume", "between")
+        assert (outcome.code, "path.json is damaged" in outcome.err) == (2, True)
+        Path("between/path.json").write_text(written)
     assert scax("resume", "between").code == 0
     assert Path("between/model.safetensors").read_bytes() == Path("run/model.safetensors").read_bytes()
 
