@@ -49,7 +49,6 @@ class Plan:
     ridges: tuple[float, ...]
     refits: tuple[float, ...]
     enough: float  # a path ends with fewer weights than this share of those allowed
-    long: np.ndarray | None = None  # strengths of ℓ1, each from the first weights and with LONG steps
 
     @property
     def steps(self) -> int:
@@ -59,8 +58,8 @@ class Plan:
     @property
     def parts(self) -> list[str]:
         """What it has strengths for."""
-        lacks = {"group", "l1"} - set(self.strengths) | ({"long-dense", "long-l1"} if self.long is None else set())
-        return [part for part in PARTS if part not in lacks]
+        needs = {"l1": "l1", "group": "group", "long-dense": "long", "long-l1": "long"}
+        return [part for part in PARTS if needs.get(part, "log") in self.strengths]
 
 
 NETWORKS = {
@@ -85,18 +84,18 @@ NETWORKS = {
         {
             "log": 3e-5 * 10 ** (3 * np.arange(19) / 14),
             "l1": np.geomspace(1e-4, 1.2e-2, 19),
+            "long": np.geomspace(1e-4, 1.2e-2, 15)[::2],  # of ℓ1, each from the first weights and with LONG steps
             "gradients": np.concatenate([[1e-5, 3e-5], np.geomspace(1e-4, 1.2e-2, 15)]),
         },
         ridges=(1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
         refits=(1e-4,),
         enough=1 / 16,
-        long=np.geomspace(1e-4, 1.2e-2, 15)[::2],
     ),
 }
 WEAKEST = {"casp": 3e-3}  # where the log penalty begins: better there on rows held out (the first three splits)
 STRONGER = {"parkinsons": 4}  # further strengths, but for the log, where not every split gets below a quarter otherwise
 RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
-DECAYS = (0.0, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1)  # ridges of Adam with pruning
+DECAYS = (0.0, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1)  # ridges of Adam, dense and pruned
 LONG = (0.5, 0.25, 1.5)  # of PowerDecay
 OURS = ("scax log", "scax log, no refit", "scax l1", "scax group", "scax l1, long")
 DENSE = ("dense", "dense, long", "dense, adam")
@@ -166,7 +165,7 @@ def compared(
     def error(params, rows) -> float:
         return float(jnp.mean((net.apply(params, rows[0])[:, 0] - rows[1]) ** 2))
 
-    def finite(params) -> float:
+    def judged(params) -> float:
         """The error on the rows held out, infinite where it is not a number."""
         return float(np.nan_to_num(error(params, held), nan=np.inf))
 
@@ -176,7 +175,7 @@ def compared(
         fit = [i for i, size in enumerate(sizes) if 0 < size <= limit]
         if not fit:
             return {"weights": min(sizes), "test": None}
-        i = min(fit, key=lambda i: finite(candidates[i][0]))
+        i = min(fit, key=lambda i: judged(candidates[i][0]))
         small = scax.compact(net, candidates[i][0])
         same = float(jnp.max(jnp.abs(small.apply(test[0]) - net.apply(candidates[i][0], test[0]))))
         return {
@@ -210,13 +209,13 @@ def compared(
             dense.append((end, ridge))
             further = dataclasses.replace(squared, regularizer=scax.L2(ridge) + everything)
             dense.append((scax.finish(further, end, train), ridge))
-        one = min(dense, key=lambda c: error(c[0], held))
+        one = min(dense, key=lambda c: judged(c[0]))
         told = {"test": error(one[0], test), "held": error(one[0], held), "ridge": one[1], "weights": int(flat.size)}
         timed("dense" if kind == "dense" else "dense, long", told)
 
     if "long-l1" in parts:
         candidates = []
-        for strength in plan.long if plan.long is not None else ():
+        for strength in plan.strengths["long"]:
             method = scax.SCA(dataclasses.replace(squared, regularizer=scax.L1(strength)), **slower)
             end = scax.train(
                 method, start, train, steps=plan.steps, batch_size=BATCH, records=1, key=jax.random.key(seed)
@@ -265,7 +264,7 @@ def compared(
 
     settings = [(rate, ridge) for rate in RATES for ridge in DECAYS]
     whole = gradients(net, "dense adam", plan.steps)(jnp.asarray(settings, jnp.float32), *given)
-    end, setting = min(((back(w), s) for w, s in zip(whole, settings, strict=True)), key=lambda c: finite(c[0]))
+    end, setting = min(((back(w), s) for w, s in zip(whole, settings, strict=True)), key=lambda c: judged(c[0]))
     told = {"test": error(end, test), "held": error(end, held), "setting": list(setting), "weights": int(flat.size)}
     timed("dense, adam", told)
     pruned = gradients(net, "adam, pruned", plan.steps)(jnp.asarray(settings, jnp.float32), *given)
@@ -376,8 +375,8 @@ def work(options: argparse.Namespace) -> None:
         print(json.dumps({"set": name, "network": network, "widths": widths} | row), flush=True)
 
 
-def spread(options: argparse.Namespace) -> list[dict]:
-    """Processes of one core each, `jobs` at a time, each with some splits of one set and network."""
+def spread(options: argparse.Namespace) -> tuple[list[dict], list[tuple]]:
+    """(rows, failed tasks): processes of one core each, `jobs` at a time, with some splits of one set and network."""
     count = np.load(options.splits_file)[f"{options.sets[0]}/orders"].shape[0]
     seeds = list(range(min(count, options.splits)))
     # each process compiles for a minute: several splits each, but for the largest set, which comes first
@@ -391,12 +390,13 @@ def spread(options: argparse.Namespace) -> list[dict]:
     quiet = os.environ | {"XLA_FLAGS": flags, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NPROC": "1"}
     running: list[tuple[subprocess.Popen, tuple]] = []
     rows: list[dict] = []
+    failed: list[tuple] = []
 
     def collect(process, task) -> None:
         out = process.communicate()[0]
         rows.extend(json.loads(line) for line in out.splitlines() if line.startswith("{"))
         if process.returncode:
-            sys.exit(f"failed: {task}; nothing was written.")
+            failed.append(task)
         print(f"{len(rows)} splits done, {task[0]} {task[1]}", flush=True)
 
     for task in tasks:
@@ -416,7 +416,7 @@ def spread(options: argparse.Namespace) -> list[dict]:
         running.append((subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=quiet), task))
     for r in running:
         collect(*r)
-    return rows
+    return rows, failed
 
 
 def chosen(row: dict) -> dict:
@@ -559,7 +559,7 @@ def main() -> None:
     from benchmarks.steps import describe_machine
 
     began = time.perf_counter()
-    rows = spread(options)
+    rows, failed = spread(options)
     command = "python -m benchmarks.sparse_training --splits-file FILE --networks " + " ".join(options.networks)
     command += f" --splits {options.splits} --sets " + " ".join(options.sets)
     if options.lassonet:
@@ -575,6 +575,8 @@ def main() -> None:
         for row in (r for r in rows if r["network"] == network):
             old = merged.get((row["set"], row["seed"]), {})
             merged[row["set"], row["seed"]] = old | row | {"seconds": old.get("seconds", {}) | row["seconds"]}
+        if not any(r["network"] == network for r in rows):
+            continue
         results = {
             "machines": [*known["machines"], machine],
             "share": SHARE,
@@ -584,6 +586,8 @@ def main() -> None:
         text = f'{{"machines": {json.dumps(results["machines"])},\n"share": {SHARE},\n"rows": [\n{lines}\n]}}\n'
         file.write_text(text)
         print(markdown(results))
+    if failed:
+        sys.exit(f"These failed, and are not in the results: {failed}")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ rows, no finishing steps. A quarter of the rows is for the test; the others but 
 """
 
 import argparse
+import dataclasses
 import itertools
 import json
 import multiprocessing
@@ -17,12 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-#: Arguments of `PowerDecay`, the default's first.
-RULES = {
-    "default": {"exponent": 0.55},
-    "later": {"exponent": 0.55, "later": 0.35, "turn": 300.0},
-    "slow": {"exponent": 0.3},
-}
+#: How each differs from the default step size.
+RULES = {"default": {}, "later": {"later": 0.35, "turn": 300.0}, "slow": {"exponent": 0.3}}
 PENALTIES = {"L2 1e-3": ("L2", 1e-3), "ℓ1 1e-4": ("L1", 1e-4), "ℓ1 1e-3": ("L1", 1e-3)}
 NETWORKS = {"paper": None, "wide": (100, 50)}
 TITLES = {"casp": "CASP", "parkinsons": "Parkinsons", "skillcraft1": "SkillCraft1", "winequality-white": "Wine"}
@@ -37,6 +34,7 @@ def one(job: tuple) -> list[dict]:
 
     import scax
     from benchmarks import sparse_training
+    from scax.schedules import STEP_SIZE
 
     name, network, penalty, seed, folder = job
     x, y = sparse_training.table(name, folder)
@@ -48,7 +46,7 @@ def one(job: tuple) -> list[dict]:
     problem = scax.Problem(net.apply, scax.Squared(), getattr(scax, kind)(strength))
     rows = []
     for rule, options in RULES.items():
-        method = scax.SCA(problem, step_size=scax.PowerDecay(0.5, scale=1.5, **options))
+        method = scax.SCA(problem, step_size=dataclasses.replace(STEP_SIZE, **options))
         history = scax.train(
             method, net.init(jax.random.key(seed)), split["train"], steps=STEPS, batch_size=32, finish=0,
             key=jax.random.key(seed), validation=split["test"], records=STEPS // EVERY,

@@ -65,7 +65,7 @@ def test_sparse_tables_are_those_of_the_results():
     assert "it is {:.2f}, {:.2f}, {:.2f} and {:.2f} (8 splits".format(*cells) in readme
 
 
-def test_rows_without_a_network_of_ours_have_a_table(tmp_path):
+def test_rows_without_a_network_of_ours_have_a_table():
     from benchmarks import sparse_training as sparse
 
     rows = [{"set": "casp", "network": "paper", "widths": [9, 10, 6, 1], "weights": 173, "proxsgd": {"test": 0.5}}]

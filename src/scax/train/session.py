@@ -38,7 +38,7 @@ from .loop import evaluate
 from .reading import HELD_OUT, SHARDS, Data, read
 from .run_folder import FORMAT, RunFolderError, aside, environment, read_json, write_json
 from .scores import SCORES, score
-from .strength import MOST_ROWS, chosen, in_use, set_aside, summary
+from .strength import MOST_ROWS, chosen, in_use, known, set_aside, summary
 
 MODEL, CHECKPOINT, METRICS = "model.safetensors", "checkpoint.safetensors", "metrics.jsonl"
 PATH = "path.json"  # how the strength was chosen, in a run with --strength auto
@@ -62,7 +62,7 @@ class Session:
         self.net = network((schema.width, *config.hidden, schema.outputs), config.activation)
         loss = {"regression": losses.Squared, "binary": losses.Logistic, "multiclass": losses.Softmax}[data.task]()
         params = self._first()
-        self.path = path_of(folder) if config.strength and (folder / PATH).exists() else None
+        self.path = known(folder / PATH) if config.strength and (folder / PATH).exists() else None
         self.problem = Problem(self.net.apply, loss, penalty(config, params, self.strength))
         parallel = hosts.parallel(self.problem.regularizer)
         self.options: dict[str, Any] = {"step_size": dataclasses.replace(STEP_SIZE, exponent=config.decay)}
@@ -342,15 +342,6 @@ def check(folder: Path) -> None:
         raise RunFolderError(f"{folder} is not a run folder: give the folder that `scax train` made.")
     if not (folder / "config.toml").is_file():
         raise RunFolderError(f"{folder} has no config.toml: it is not a folder that `scax train` made.")
-
-
-def path_of(folder: Path) -> dict[str, Any]:
-    """How the strength was chosen."""
-    found = read_json(folder / PATH)
-    place = found.get("chosen") if isinstance(found, dict) else None
-    if not isinstance(place, int) or not 0 <= place < len(found.get("strengths", ())):
-        raise RunFolderError(f"{folder / PATH} is damaged. Restore it, or run again.")
-    return found
 
 
 def resume(folder: Path) -> Session:

@@ -1,5 +1,6 @@
 """How strong a sparse penalty should be, chosen on training rows set aside for it: --strength auto, alpha="auto"."""
 
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from ..models import MLP, compact
 from ..models.compact import used
 from ..problem import Problem
 from .path import Path, path
+from .run_folder import RunFolderError, read_json
 
 #: From almost none to one under which standardized columns leave nothing, or, with `LogSum`, little.
 STRENGTHS = np.geomspace(1e-4, 1.0, 17)
@@ -98,3 +100,12 @@ def summary(found: Path, net: MLP) -> dict[str, Any]:
         "best": found.best,
         "chosen": found.suggested,
     }
+
+
+def known(file: pathlib.Path) -> dict[str, Any]:
+    """The summary that a run folder keeps."""
+    found = read_json(file)
+    place = found.get("chosen") if isinstance(found, dict) else None
+    if not isinstance(place, int) or not 0 <= place < len(found.get("strengths", ())):
+        raise RunFolderError(f"{file} is damaged. Restore it, or run again.")
+    return found
