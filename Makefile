@@ -14,11 +14,15 @@ DEV := $(VENV)/.installed-dev
 # collectives can deadlock; NPROC sets their number.
 EIGHT_DEVICES := JAX_PLATFORMS=cpu NPROC=16 XLA_FLAGS="$${XLA_FLAGS:-} --xla_force_host_platform_device_count=8"
 
+# The method itself and what reads JAX's programs: where another release of JAX would show first.
+CORE := tests/agreement tests/linearize tests/losses tests/regularizers tests/test_compat.py tests/test_compilation.py \
+	tests/test_metric.py tests/test_sca.py tests/train tests/estimators/test_checks.py tests/models/test_compact.py
+
 # Some tests wait for processes they started: three at a time keep two cores busy.
 TESTS := $(BIN)/python -m pytest -n 3 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torch coverage lint format bench clean
+.PHONY: help demo test core torch coverage lint format bench clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +33,9 @@ demo: $(RUNTIME)  ## Compare SCA with the usual optimizers on bundled data
 test: $(DEV)  ## Run the tests, then those for several devices
 	@$(TESTS) --ignore=tests/multidevice
 	@$(EIGHT_DEVICES) $(TESTS) --timeout-method=thread tests/multidevice
+
+core: $(DEV)  ## Run the tests that another release of JAX would break first
+	@$(TESTS) $(CORE)
 
 coverage: $(DEV)  ## The same, and the lines they did not reach
 	@$(TESTS) --cov --cov-report= --ignore=tests/multidevice
@@ -53,7 +60,7 @@ bench: $(RUNTIME)  ## Run the benchmarks
 	@$(BIN)/python -m benchmarks.run
 
 clean:  ## Remove .venv, caches and build products; run folders stay
-	rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-* build dist .coverage .coverage.* htmlcov .hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(CREATED):

@@ -1,4 +1,50 @@
-"""Calls into JAX whose form has changed between releases, in one place."""
+"""Calls into JAX whose form has changed between releases, in one place; and which releases those are."""
+
+import functools
+import re
+import warnings
+
+import jax
+import jax.core
+import jax.extend.core
+from jax.sharding import AxisType, Mesh
+
+#: Releases of JAX that the suite has passed on: at least the first, before the second.
+OLDEST, BEYOND = (0, 10), (0, 13)
+
+Tracer = jax.core.Tracer
+Literal = jax.extend.core.Literal
+shard_map = jax.shard_map
+
+
+def check_version(version: str = jax.__version__) -> None:
+    """Refuse a JAX that is too old, and warn about one that nothing is known of."""
+    found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    wanted = f"scax needs jax>={_text(OLDEST)},<{_text(BEYOND)}"
+    if found < OLDEST:
+        raise ImportError(f"{wanted}, and {version} is installed: pip install --upgrade 'jax>={_text(OLDEST)}'")
+    if found >= BEYOND:
+        warnings.warn(
+            f"{wanted}, and {version} is installed, which it has not been tested with. If a step fails: "
+            f"pip install 'jax<{_text(BEYOND)}', or a newer scax.",
+            stacklevel=3,
+        )
+
+
+def _text(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+@functools.cache
+def has_gpu() -> bool:
+    """Whether this process has a GPU; starts JAX's backends."""
+    return any(device.platform in ("gpu", "cuda", "rocm") for device in jax.devices())
+
+
+def flat_mesh(mesh: Mesh) -> Mesh:
+    """The mesh with one axis, an Auto one: with explicit axes, as of jax.make_mesh, every array would have to say how
+    it is sharded."""
+    return Mesh(mesh.devices.reshape(-1), ("_".join(mesh.axis_names),), axis_types=(AxisType.Auto,))
 
 
 def bind(eqn, values: list) -> list:
@@ -7,3 +53,6 @@ def bind(eqn, values: list) -> list:
     functions, params = bound if isinstance(bound, tuple) else ((), bound)
     out = eqn.primitive.bind(*functions, *values, **params)
     return list(out) if eqn.primitive.multiple_results else [out]
+
+
+check_version()

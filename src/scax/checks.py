@@ -8,14 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
+
+from ._compat import Tracer
 
 
 def concrete(value: Any) -> np.ndarray | None:
     """The value as a NumPy array, or None inside a transformation, where it is not known yet."""
-    return None if isinstance(value, jax.core.Tracer) else np.asarray(value)
+    return None if isinstance(value, Tracer) else np.asarray(value)
 
 
 def number(name: str, value: Any, ok: Callable[[np.ndarray], Any], wanted: str) -> None:

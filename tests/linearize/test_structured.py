@@ -169,7 +169,7 @@ def test_frozen_parameters_are_not_read():
     np.testing.assert_allclose(steps["structured"], steps["weight-space"], rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("m", [1, 7, 20, 33])
+@pytest.mark.parametrize("m", [1, 7, 16, 20, 33, 64])
 def test_the_kernel_solves_what_the_library_solves(m):
     """The GPU's kernel, interpreted; `vmap` gives one system per block."""
     rng = np.random.default_rng(m)

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._compat import has_gpu
+
 #: Up to this size a GPU solves the system in one kernel; beyond, and elsewhere, the library's Cholesky does.
 LARGEST_KERNEL = 64
 #: Larger systems that are vmapped go one by one on a CPU: its library spreads a batch of them over the threads that run
@@ -16,7 +18,8 @@ LARGEST_TOGETHER = 24
 def solve_positive(matrix: Float[Array, "m m"], right: Float[Array, "m"]) -> Float[Array, "m"]:
     """M⁻¹ r for a symmetric positive definite M; not finite where M is not positive definite."""
     solvers: dict = {"cpu": by_cholesky if matrix.shape[0] <= LARGEST_TOGETHER else _one_by_one}
-    if matrix.shape[0] <= LARGEST_KERNEL and matrix.dtype == jnp.float32:
+    # every branch is traced on every platform: the kernel only where there is a GPU to run it
+    if matrix.shape[0] <= LARGEST_KERNEL and matrix.dtype == jnp.float32 and has_gpu():
         solvers["cuda"] = in_one_kernel
     return jax.lax.platform_dependent(matrix, right, **solvers, default=by_cholesky)
 
@@ -42,25 +45,24 @@ def in_one_kernel(matrix: Float[Array, "m m"], right: Float[Array, "m"], interpr
     from jax.experimental.pallas import triton as gpu
 
     m = matrix.shape[0]
-    size = max(16, pl.next_power_of_2(m))
-    return pl.pallas_call(
-        functools.partial(_eliminate, m=m, size=size),
-        out_shape=jax.ShapeDtypeStruct((m,), matrix.dtype),
+    size = max(16, pl.next_power_of_2(m))  # a block's arrays have powers of two as sizes; the rest is an identity
+    extra = size - m
+    place = jnp.arange(size)
+    whole = jnp.pad(matrix, (0, extra)) + jnp.diag(jnp.where(place < m, 0, 1).astype(matrix.dtype))
+    solution = pl.pallas_call(
+        functools.partial(_eliminate, m=m),
+        out_shape=jax.ShapeDtypeStruct((size,), matrix.dtype),
         compiler_params=gpu.CompilerParams(num_warps=4),
         interpret=interpret,
-    )(matrix, right)
+    )(whole, jnp.pad(right, (0, extra)))
+    return solution[:m]
 
 
-def _eliminate(matrix_ref, right_ref, solution_ref, *, m: int, size: int):
-    from jax.experimental import pallas as pl
-    from jax.experimental.pallas import triton as gpu
-
+def _eliminate(matrix_ref, right_ref, solution_ref, *, m: int):
+    size = matrix_ref.shape[0]
     row = jax.lax.broadcasted_iota(jnp.int32, (size, size), 0)
     col = jax.lax.broadcasted_iota(jnp.int32, (size, size), 1)
     place = jax.lax.broadcasted_iota(jnp.int32, (size,), 0)
-    inside = (row < m) & (col < m)
-    matrix = gpu.load(matrix_ref.at[pl.ds(0, size), pl.ds(0, size)], mask=inside, other=0.0)
-    right = gpu.load(right_ref.at[pl.ds(0, size)], mask=place < m, other=0.0)
 
     def eliminate(j, carry):
         matrix, right = carry
@@ -72,6 +74,6 @@ def _eliminate(matrix_ref, right_ref, solution_ref, *, m: int, size: int):
         right = right - share * jnp.sum(jnp.where(place == j, right, 0))
         return matrix, right
 
-    matrix, right = jax.lax.fori_loop(0, m, eliminate, (matrix, right))
+    matrix, right = jax.lax.fori_loop(0, m, eliminate, (matrix_ref[...], right_ref[...]))
     diagonal = jnp.sum(jnp.where(row == col, matrix, 0), axis=1)
-    gpu.store(solution_ref.at[pl.ds(0, size)], right / diagonal, mask=place < m)
+    solution_ref[...] = right / diagonal

@@ -12,11 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.extend.core as jex
 import numpy as np
 from jaxtyping import Array
 
-from .._compat import bind
+from .._compat import Literal, bind
 
 #: primitives that only rearrange a parameter
 REARRANGING = {"reshape", "transpose", "squeeze", "expand_dims", "convert_element_type", "copy", "broadcast_in_dim"}
@@ -112,7 +111,7 @@ def find_uses(jaxpr, leaves: int) -> dict[int, list[Use]]:
 
     def visit(jaxpr, views: dict, path: Path, repeats: tuple[int, ...]) -> list[View | None]:
         def seen(var):
-            return None if isinstance(var, jex.Literal) else views.get(var)
+            return None if isinstance(var, Literal) else views.get(var)
 
         for i, eqn in enumerate(jaxpr.eqns):
             inputs = [seen(v) for v in eqn.invars]
@@ -211,7 +210,7 @@ def _run(jaxpr, consts, args, path: Path, uses, probes) -> tuple[list, dict]:
     met: dict[Path, Array] = {}
 
     def read(var):
-        return var.val if isinstance(var, jex.Literal) else env[var]
+        return var.val if isinstance(var, Literal) else env[var]
 
     for i, eqn in enumerate(jaxpr.eqns):
         values, here = [read(v) for v in eqn.invars], (*path, i)

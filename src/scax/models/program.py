@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
+
+from .._compat import Literal
 
 #: calls whose body is read in place → the name of the body among the call's parameters
 CALLS = {
@@ -91,7 +92,7 @@ class Program:
         def read(jaxpr: Any, consts: Any, takes: list[int]) -> list[int]:
             numbers = dict(zip(jaxpr.invars, takes, strict=True))
             numbers |= {var: constant(var, value) for var, value in zip(jaxpr.constvars, consts, strict=True)}
-            see = lambda var: constant(var, var.val) if isinstance(var, jex.Literal) else numbers[var]
+            see = lambda var: constant(var, var.val) if isinstance(var, Literal) else numbers[var]
             for eqn in jaxpr.eqns:
                 taken = [see(var) for var in eqn.invars]
                 if eqn.primitive.name in CALLS:

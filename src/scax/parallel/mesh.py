@@ -7,10 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
 from .. import checks
+from .._compat import flat_mesh, shard_map
 from ..batch import Batch
 from ..linearize import Linearization, linearize
 from ..network import Network
@@ -48,9 +49,7 @@ class Parallel:
             mesh = Mesh(np.asarray(devices[:mesh]), ("units",))
         if not isinstance(mesh, Mesh):
             raise TypeError(f"mesh must be a Mesh, a number of devices or None, got {mesh!r}.")
-        # Auto: with explicit axes, as of jax.make_mesh, every array would have to say how it is sharded
-        mesh = Mesh(mesh.devices.reshape(-1), ("_".join(mesh.axis_names),), axis_types=(AxisType.Auto,))
-        object.__setattr__(self, "mesh", mesh)
+        object.__setattr__(self, "mesh", flat_mesh(mesh))
 
     @property
     def axis(self) -> str:
@@ -96,7 +95,7 @@ class Parallel:
         if self.scheme == "data":
             return lambda sca, state, batch: step(sca, state, self._by_rows(batch))
         same = PartitionSpec()
-        return jax.shard_map(step, mesh=self.mesh, in_specs=same, out_specs=same, check_vma=False)
+        return shard_map(step, mesh=self.mesh, in_specs=same, out_specs=same, check_vma=False)
 
     def solver(self, solver: Solver) -> Solver:
         """In the exact scheme, one that needs JJᵀ once."""
