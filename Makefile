@@ -16,7 +16,7 @@ EIGHT_DEVICES := JAX_PLATFORMS=cpu NPROC=16 XLA_FLAGS="$${XLA_FLAGS:-} --xla_for
 
 # The method itself and what reads JAX's programs: where another release of JAX would show first.
 CORE := tests/agreement tests/linearize tests/losses tests/regularizers tests/test_compat.py tests/test_compilation.py \
-	tests/test_metric.py tests/test_sca.py tests/train tests/estimators/test_checks.py tests/models/test_compact.py
+	tests/rules tests/test_sca.py tests/training tests/estimators/test_checks.py tests/models/test_compact.py
 
 # Some tests wait for processes they started: three at a time keep two cores busy.
 TESTS := $(BIN)/python -m pytest -n 3 --dist worksteal

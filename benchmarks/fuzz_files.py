@@ -24,9 +24,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scax.data import Preprocess, TableError
-from scax.files import FileError, container, load, load_checkpoint, save_checkpoint
-from scax.files.model import Model, write_model
+from scax.storage import FileError, container, load, load_checkpoint, save_checkpoint
+from scax.storage.model import Model, write_model
+from scax.tables import Preprocess, TableError
 
 SECONDS = 20  # for one file: far more than any takes
 WORDS = [b"", b"\0", b"\n", b'"', b",", b"nan", b"inf", b"-1", b"1e999", b"9" * 40, b"\xff\xfe", b"[" * 50, b"null"]

@@ -96,7 +96,7 @@ def compare(calm: Path, wild: Path) -> None:
     """Weights, the state of the method and the records, to the bit."""
     import json
 
-    from scax.files import read
+    from scax.storage import read
 
     for name in ("checkpoint.safetensors", "model.safetensors"):
         a, b = read(calm / name), read(wild / name)

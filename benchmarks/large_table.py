@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 import scax
-from scax.data import Preprocess, Split, Stream, convert, open_table
+from scax.tables import Preprocess, Split, Stream, convert, open_table
 
 
 def generate(path: Path, rows: int, columns: int, packed: bool) -> None:

@@ -3,7 +3,7 @@
     python -m benchmarks.reach [--steps 2000] [--out docs/results]
 
 Adam's learning rate is the best of six, each with cosine decay to its last step. The objective is that of all rows,
-looked at every tenth step, outside the time measured. On the paper's data: `python -m experiments.defaults run`.
+looked at every tenth step, outside the time measured. On the paper's data: `python -m benchmarks.defaults run`.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import optax
 
 import scax
 from benchmarks.steps import CASES, describe_machine
-from scax.train.loop import evaluate
+from scax.training.loop import evaluate
 
 NETWORKS = ("CASP 9/10/6/1", "SUSY 18/100/100/1", "SUSY 18/100/100/1 logistic")
 RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)

@@ -22,13 +22,13 @@ import optax
 
 import scax
 from benchmarks.steps import describe_machine, looped
-from scax.datafit import Datafit
 from scax.layout import Layout
 from scax.linearize import linearize
-from scax.network import Network
+from scax.linearize.network import Network
 from scax.solvers import Fista, Semismooth
 from scax.solvers.choose import ENOUGH
-from scax.surrogate import Surrogate
+from scax.surrogate.datafit import Datafit
+from scax.surrogate.surrogate import Surrogate
 
 NETWORKS = {"9/10/6/1": ((9, 10, 6, 1), 20), "18/100/100/1": ((18, 100, 100, 1), 50)}
 PENALTIES = {
@@ -199,7 +199,7 @@ def trainings(folder: str, seeds: int = 8, ends: tuple[int, ...] = (50, 500, 200
     """The objective on all rows after some steps: solved as `auto` does, over solved to the end, percent."""
     from sklearn.datasets import load_breast_cancer
 
-    from experiments.defaults import CASES, load, network, over_seeds, starts
+    from benchmarks.defaults import CASES, load, network, over_seeds, starts
 
     x, y = load_breast_cancer(return_X_y=True)
     cancer = jnp.asarray((x - x.mean(0)) / x.std(0), jnp.float32), jnp.asarray(y, jnp.float32)

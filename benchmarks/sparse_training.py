@@ -110,7 +110,7 @@ def table(name: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and target of one of the sets, rows with missing values left out."""
     import polars
 
-    from scax.data import datasets
+    from scax.tables import datasets
 
     about = datasets.REMOTE[name]
     source = datasets.find(name, folder) or datasets.fetch(name, folder)

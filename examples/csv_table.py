@@ -21,8 +21,8 @@ lines = [f"{a:.1f},{c},{p:.1f}" for a, c, p in zip(area, city, price, strict=Tru
 lines[5] = f",{city[5]},{price[5]:.1f}"  # an area that is missing
 (folder / "houses.csv").write_text("area,city,price\n" + "\n".join(lines) + "\n")
 
-table = scax.data.open_table(folder / "houses.csv")
-preprocess = scax.data.Preprocess.fit(table, "price")
+table = scax.tables.open_table(folder / "houses.csv")
+preprocess = scax.tables.Preprocess.fit(table, "price")
 for column, kind, remark in preprocess.schema.show():
     print(f"  {column:8} {kind:12} {remark}")
 x, y = preprocess.arrays(table)

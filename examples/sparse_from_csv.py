@@ -27,9 +27,9 @@ def made_up(folder: Path, rows: int = 400) -> tuple[Path, str]:
 
 def main(table: Path, target: str, steps: int = 100) -> scax.Compacted:
     """Read, train along a path of strengths, take the one suggested, leave out what is zero."""
-    source = scax.data.open_table(str(table))
-    split = scax.data.Split(0.25, 0)
-    preprocess = scax.data.Preprocess.fit(source, target, split=split)
+    source = scax.tables.open_table(str(table))
+    split = scax.tables.Split(0.25, 0)
+    preprocess = scax.tables.Preprocess.fit(source, target, split=split)
     x, y, x_held, y_held = preprocess.arrays(source, split)
 
     net = scax.MLP((x.shape[1], 16, 8, 1))

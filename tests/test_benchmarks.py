@@ -85,7 +85,7 @@ def test_a_plan_has_strengths_for_the_methods_asked_for(monkeypatch, capsys):
 
 
 def test_the_table_of_long_runs_is_that_of_the_results():
-    from experiments import long_runs
+    from benchmarks import long_runs
 
     page = (long_runs.FILE.parent.parent / "how-to-choose.md").read_text()
     assert long_runs.markdown(json.loads(long_runs.FILE.read_text())) in page

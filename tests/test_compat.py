@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from scax import _compat
-from scax.linear import cholesky
+from scax.solvers.linear import cholesky
 
 
 def test_an_old_jax_is_refused_with_what_to_install():

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import scax
-from scax.damping import FULL
+from scax.rules.damping import FULL
 
 
 def table(rows=400, features=5, seed=0):

@@ -36,7 +36,7 @@ def test_without_onnx_and_ray_one_line_says_what_to_install(tmp_path, monkeypatc
     params, rows = net.init(jax.random.key(0)), (np.ones((4, 2), np.float32), np.ones(4, np.float32))
     scax.save(tmp_path / "m.safetensors", net, params, loss=scax.Squared())
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(scax.files.FileError) as caught:
+    with pytest.raises(scax.storage.FileError) as caught:
         scax.load(tmp_path / "m.safetensors").to_onnx(tmp_path / "m.onnx")
     assert str(caught.value) == "ONNX files need the onnx package: pip install 'scax[onnx]'"
     monkeypatch.setitem(sys.modules, "ray", None)

@@ -11,7 +11,7 @@ import pytest
 import scax
 
 
-@pytest.mark.parametrize("package", ["scax", "scax.data", "scax.files"])
+@pytest.mark.parametrize("package", ["scax", "scax.tables", "scax.storage"])
 def test_lazy_names_match_the_imports_for_type_checkers(package):
     module = importlib.import_module(package)
     assert module.__file__ is not None
@@ -27,10 +27,8 @@ def test_lazy_names_match_the_imports_for_type_checkers(package):
         assert getattr(module, name) is not None
 
 
-def test_train_is_the_function_also_after_its_folder_was_imported():
-    code = (
-        "import scax.train.loop, scax; assert callable(scax.train); from scax import train; assert train is scax.train"
-    )
+def test_train_is_the_function():
+    code = "import scax.training.loop, scax; from scax import train; assert callable(train) and train is scax.train"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -41,5 +39,5 @@ def test_unknown_name():
 
 def test_importing_scax_is_light():
     heavy = "{'jax', 'sklearn', 'polars', 'matplotlib', 'rich', 'numpy'}"
-    code = f"import sys, scax, scax.data, scax.files; assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    check = f"assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", f"import sys, scax, scax.tables, scax.storage; {check}"], check=True)

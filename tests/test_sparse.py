@@ -59,7 +59,7 @@ def test_finish_is_optional_and_leaves_smooth_penalties_alone(data):
 
 
 def test_large_problems_finish_by_proximal_gradients(data, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("scax.train.finish"), "LARGEST_JACOBIAN", 0)
+    monkeypatch.setattr(importlib.import_module("scax.training.finish"), "LARGEST_JACOBIAN", 0)
     params = NET.init(jax.random.key(0))
     problem = scax.Problem(NET.apply, scax.Squared(), scax.L1(2e-2))
     end = scax.finish(problem, params, data)
@@ -188,7 +188,7 @@ def test_a_path_with_refit_is_judged_by_the_refitted_networks(data):
     assert both[0].weights[0] == both[1].weights[0] < 100
     assert both[1].loss[0] < both[0].loss[0]
     assert (
-        importlib.import_module("scax.train.path").scale(problem.regularizer, 2.0).ridge == 1e-4
+        importlib.import_module("scax.training.path").scale(problem.regularizer, 2.0).ridge == 1e-4
     )  # the ridge beside it stays
 
 
@@ -215,7 +215,7 @@ def _flat(params):
 
 def test_a_path_is_not_cut_short_by_a_loss_below_zero():
     """Poisson's loss leaves out log y!, and is negative for ordinary counts."""
-    from scax.train.strength import chosen
+    from scax.training.strength import chosen
 
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 3)).astype(np.float32)

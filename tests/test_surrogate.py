@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
 import scax
-from scax.datafit import Datafit
 from scax.layout import Layout
 from scax.linearize import linearize
-from scax.network import Network
+from scax.linearize.network import Network
 from scax.solvers import Fista
-from scax.surrogate import Surrogate
+from scax.surrogate.datafit import Datafit
+from scax.surrogate.surrogate import Surrogate
 from tests.agreement.reference import Reference
 from tests.cases import LOSSES, REGULARIZERS, mlp, rows, start
 

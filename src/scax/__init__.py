@@ -5,39 +5,27 @@ not need, and a saved model predicts on a machine without JAX.
 """
 
 import importlib
-import sys
-import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import data as data
-    from . import files as files
     from . import solvers as solvers
-    from .acceptance import Acceptance as Acceptance
-    from .baselines import baseline as baseline
+    from . import storage as storage
+    from . import tables as tables
     from .batch import Batch as Batch
-    from .blocks import Blocks as Blocks
     from .bridges import as_optax as as_optax
     from .bridges import from_equinox as from_equinox
     from .bridges import from_flax as from_flax
     from .bridges import from_torch as from_torch
-    from .damping import Relative as Relative
-    from .files import FileError as FileError
-    from .files import Model as Model
-    from .files import load as load
-    from .files import save as save
+    from .cluster.asynchronous import train_async as train_async
     from .losses import Huber as Huber
     from .losses import Logistic as Logistic
     from .losses import Loss as Loss
     from .losses import Poisson as Poisson
     from .losses import Softmax as Softmax
     from .losses import Squared as Squared
-    from .metric import LowRank as LowRank
     from .models import MLP as MLP
     from .models import Compacted as Compacted
     from .models import compact as compact
-    from .parallel import Parallel as Parallel
-    from .parallel import train_async as train_async
     from .problem import Problem as Problem
     from .regularizers import L1 as L1
     from .regularizers import L2 as L2
@@ -51,35 +39,39 @@ if TYPE_CHECKING:
     from .regularizers import Support as Support
     from .regularizers import knn_graph as knn_graph
     from .regularizers import neuron_groups as neuron_groups
+    from .rules.acceptance import Acceptance as Acceptance
+    from .rules.curvature_memory import LowRank as LowRank
+    from .rules.damping import Relative as Relative
+    from .rules.sequences import Approach as Approach
+    from .rules.sequences import Constant as Constant
+    from .rules.sequences import PowerDecay as PowerDecay
+    from .rules.sequences import QuadraticDecay as QuadraticDecay
     from .sca import SCA as SCA
-    from .schedules import Approach as Approach
-    from .schedules import Constant as Constant
-    from .schedules import PowerDecay as PowerDecay
-    from .schedules import QuadraticDecay as QuadraticDecay
+    from .sharding import Blocks as Blocks
+    from .sharding import Parallel as Parallel
     from .status import Status as Status
-    from .train import Path as Path
-    from .train import Result as Result
-    from .train import Stationarity as Stationarity
-    from .train import finish as finish
-    from .train import path as path
-    from .train import refit as refit
-    from .train import stationarity as stationarity
-    from .train import train as train
-    from .train import train_many as train_many
+    from .storage import FileError as FileError
+    from .storage import Model as Model
+    from .storage import load as load
+    from .storage import save as save
+    from .training import Path as Path
+    from .training import Result as Result
+    from .training import Stationarity as Stationarity
+    from .training import baseline as baseline
+    from .training import finish as finish
+    from .training import path as path
+    from .training import refit as refit
+    from .training import stationarity as stationarity
+    from .training import train as train
+    from .training import train_many as train_many
 
 #: module → the public names found there; the imports above say the same to type checkers (a test compares them)
 _NAMES = {
-    "acceptance": ("Acceptance",),
-    "baselines": ("baseline",),
     "batch": ("Batch",),
-    "blocks": ("Blocks",),
     "bridges": ("as_optax", "from_equinox", "from_flax", "from_torch"),
-    "damping": ("Relative",),
-    "files": ("FileError", "Model", "load", "save"),
+    "cluster.asynchronous": ("train_async",),
     "losses": ("Huber", "Logistic", "Loss", "Poisson", "Softmax", "Squared"),
-    "metric": ("LowRank",),
-    "models": ("Compacted", "MLP", "compact"),
-    "parallel": ("Parallel", "train_async"),
+    "models": ("MLP", "Compacted", "compact"),
     "problem": ("Problem",),
     "regularizers": (
         "L1",
@@ -95,10 +87,26 @@ _NAMES = {
         "knn_graph",
         "neuron_groups",
     ),
+    "rules.acceptance": ("Acceptance",),
+    "rules.curvature_memory": ("LowRank",),
+    "rules.damping": ("Relative",),
+    "rules.sequences": ("Approach", "Constant", "PowerDecay", "QuadraticDecay"),
     "sca": ("SCA",),
-    "schedules": ("Approach", "Constant", "PowerDecay", "QuadraticDecay"),
+    "sharding": ("Blocks", "Parallel"),
     "status": ("Status",),
-    "train": ("Path", "Result", "Stationarity", "finish", "path", "refit", "stationarity", "train", "train_many"),
+    "storage": ("FileError", "Model", "load", "save"),
+    "training": (
+        "Path",
+        "Result",
+        "Stationarity",
+        "baseline",
+        "finish",
+        "path",
+        "refit",
+        "stationarity",
+        "train",
+        "train_many",
+    ),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -124,21 +132,3 @@ def _folder(name: str) -> Any:
         if error.name != f"{__name__}.{name}":
             raise
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-class _Package(types.ModuleType):
-    """`scax.train` is the function, although a folder of that name exists.
-
-    Importing the folder makes Python bind it to the name in this module; the setter lets that pass.
-    """
-
-    @property
-    def train(self) -> Any:
-        return getattr(importlib.import_module(".train", __name__), "train")  # noqa: B009
-
-    @train.setter
-    def train(self, value: Any) -> None:
-        pass
-
-
-sys.modules[__name__].__class__ = _Package

@@ -8,8 +8,8 @@ from jaxtyping import PyTree
 
 from . import checks
 from .batch import Batch
-from .iteration import Iteration
 from .solvers.cost import costs
+from .surrogate.iteration import Iteration
 
 
 def explain(sca, params: PyTree, x: Any) -> str:

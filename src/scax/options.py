@@ -3,13 +3,13 @@
 from typing import Any
 
 from . import checks
-from .acceptance import Acceptance
-from .blocks import Blocks
-from .damping import FULL, PARTIAL, Fixed, as_damping
-from .metric import as_metric, refuse
-from .parallel.mesh import Parallel
 from .problem import Problem
-from .schedules import as_carry, as_sequence, warn_if_hopeless
+from .rules.acceptance import Acceptance
+from .rules.curvature_memory import as_metric, refuse
+from .rules.damping import FULL, PARTIAL, Fixed, as_damping
+from .rules.sequences import as_carry, as_sequence, warn_if_hopeless
+from .sharding.blocks import Blocks
+from .sharding.mesh import Parallel
 from .solvers import SOLVERS, Auto, Solver
 
 

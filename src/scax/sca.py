@@ -14,18 +14,18 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ._struct import Number, static, struct
-from .acceptance import Acceptance, verdict
 from .batch import Batch
-from .blocks import Blocks, Partition
-from .damping import PARTIAL, Damping
-from .iteration import Iteration
 from .layout import Layout
-from .metric import USUAL, LowRank, in_use
 from .options import known, settle
-from .parallel.mesh import Parallel
 from .problem import Problem
-from .schedules import STEP_SIZE, Approach, Sequence, carry_at
+from .rules.acceptance import Acceptance, verdict
+from .rules.curvature_memory import USUAL, LowRank, in_use
+from .rules.damping import PARTIAL, Damping
+from .rules.sequences import STEP_SIZE, Approach, Sequence, carry_at
+from .sharding.blocks import Blocks, Partition
+from .sharding.mesh import Parallel
 from .solvers import Auto, Solver
+from .surrogate.iteration import Iteration
 
 
 @struct

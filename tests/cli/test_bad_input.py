@@ -168,7 +168,7 @@ def test_what_is_complained_of_is_what_was_given(refused):
 
 
 def test_a_class_without_rows_to_train_on_is_a_warning(scax):
-    from scax.data import Split
+    from scax.tables import Split
 
     held = Split(0.2, 0).held_out(0, 40)
     numbered(Path("t.csv"), "a,b,kind", lambda i: f"{i},7,{'rare' if i == held.argmax() else 'ab'[i % 2]}")

@@ -63,7 +63,7 @@ def test_methods_get_the_same_batches_and_start():
     import jax
     import jax.numpy as jnp
 
-    from scax.train.methods import optimizer, tuned
+    from scax.training.methods import optimizer, tuned
 
     for name in ("sgd", "adam", "adamw", "lion"):
         method = optimizer(name)
@@ -78,7 +78,7 @@ def test_a_rate_in_the_state_is_the_rate_of_the_optimizer(decay):
     import jax.numpy as jnp
     import optax
 
-    from scax.train.methods import optimizer, tuned
+    from scax.training.methods import optimizer, tuned
 
     schedule = optax.cosine_decay_schedule(0.03, 10) if decay == "cosine" else 0.03
     for name, plain in {

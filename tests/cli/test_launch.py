@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import scax as library
-from scax.files import read
+from scax.storage import read
 
 from .tables import regression
 
@@ -157,7 +157,7 @@ def test_rows_may_stay_on_disk(scax, monkeypatch):
     """Shards are written aside with the rest of the folder, and read from its final place."""
     from importlib import import_module
 
-    reading = import_module("scax.train.reading")
+    reading = import_module("scax.runs.reading")
     monkeypatch.setattr(reading, "LARGE_FILE", 0)
     monkeypatch.setattr(reading, "IN_MEMORY", 0)
     regression(Path("t.csv"))

@@ -13,9 +13,9 @@ import pytest
 
 from scax import MLP, SCA, PowerDecay
 from scax import compact as scax_compact
-from scax.files import load, read
-from scax.schedules import STEP_SIZE
-from scax.train.config import TrainConfig
+from scax.rules.sequences import STEP_SIZE
+from scax.runs.config import TrainConfig
+from scax.storage import load, read
 
 from .tables import lines, regression
 
@@ -138,9 +138,9 @@ def test_the_step_size_falls_as_asked(run, scax, refused):
 
 def test_stop_and_resume_is_to_the_bit(run, scax):
     """Ctrl-C after a while, twice; a checkpoint at every moment."""
-    from scax.train import session as sessions
-    from scax.train.config import load as load_config
-    from scax.train.reading import survey
+    from scax.runs.config import load as load_config
+    from scax.runs.reading import survey
+    from scax.training import session as sessions
 
     config = load_config(Path("run/config.toml"))
     table, found = survey(config)
@@ -170,7 +170,7 @@ def test_resume_refuses_another_table(run, scax, refused):
 
 
 def test_a_run_in_use_is_left_alone(run, refused):
-    from scax.train.run_folder import locked
+    from scax.storage.run_folder import locked
 
     Path("run/results.json").unlink()
     with locked(Path("run")):
@@ -253,9 +253,9 @@ def test_a_group_penalty_ends_with_inputs_gone(scax):
 
 def test_a_strength_is_found(scax):
     """Chosen on training rows, shown, kept in the folder; and found again by a run that stopped before it was."""
-    from scax.train import session as sessions
-    from scax.train.config import load as load_config
-    from scax.train.reading import survey
+    from scax.runs.config import load as load_config
+    from scax.runs.reading import survey
+    from scax.training import session as sessions
 
     regression(Path("t.csv"))
     given = ["train", "t.csv", "--target", "price", *SMALL, "--penalty", "group", "--strength", "auto"]
@@ -335,7 +335,7 @@ def test_rows_held_out_of_one_class(scax):
     rng = np.random.default_rng(0)
     rows = [f"{a:.4f},{'yes' if i in (0, 1, 2) else 'no'}" for i, a in enumerate(rng.normal(size=80))]
     for seed in range(99):  # one in which all three are trained on
-        from scax.data import Split
+        from scax.tables import Split
 
         if not Split(0.2, seed).held_out(0, 80)[:3].any():
             break

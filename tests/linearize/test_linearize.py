@@ -10,7 +10,7 @@ from scax.batch import Pairs
 from scax.layout import Layout
 from scax.linearize import FORMS, Paired, linearize
 from scax.linearize.base import spectral_norm
-from scax.network import Network
+from scax.linearize.network import Network
 from tests.cases import convolution, convolution_params, mlp, recurrent, recurrent_params, rows, start
 
 N = 5

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import scax
-from scax.linear.cholesky import by_cholesky, in_one_kernel
 from scax.linearize import linearize, structured
-from scax.network import Network
+from scax.linearize.network import Network
+from scax.solvers.linear.cholesky import by_cholesky, in_one_kernel
 
 
 def draw(rng, *shape):

@@ -5,9 +5,9 @@ import re
 import jax
 import numpy as np
 import pytest
+from scax.sharding import shares
 
 import scax
-from scax.parallel import shares
 from scax.sca import _step
 from tests.cases import LOSSES, REGULARIZERS, convolution, convolution_params, mlp, rows, start
 

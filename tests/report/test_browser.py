@@ -6,7 +6,7 @@ import pytest
 
 from scax.report.comparison import comparison_page
 from scax.report.training import Run, training_page
-from scax.train.config import TrainConfig
+from scax.runs.config import TrainConfig
 
 from .browser import Browser, chromium
 from .results import results

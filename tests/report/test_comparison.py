@@ -11,7 +11,7 @@ from scax.report.build import build, build_picture
 from scax.report.charts import confusion
 from scax.report.comparison import comparison_page
 from scax.report.summary import best, headline, interval, iterations_to, places, rows
-from scax.train.run_folder import RunFolderError
+from scax.storage.run_folder import RunFolderError
 
 from .results import results
 

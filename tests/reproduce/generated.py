@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from scax.data import datasets
 from scax.reproduce.configs import Row
+from scax.tables import datasets
 
 ROWS = 40
 

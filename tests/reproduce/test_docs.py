@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from experiments import reproduction
+from benchmarks import reproduction
 from scax.reproduce.page import page
 
 RESULTS = json.loads(reproduction.RESULTS.read_text())

@@ -10,11 +10,11 @@ import optax
 import pytest
 
 import scax
-from scax.data import datasets
 from scax.reproduce import tables
 from scax.reproduce.configs import PAPER_SETTINGS, TABLE2, Setting
 from scax.reproduce.follow import folds, marks
 from scax.reproduce.optimizers import OPTIMIZER, settings
+from scax.tables import datasets
 
 from .generated import table_of
 

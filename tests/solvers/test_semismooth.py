@@ -8,15 +8,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import scax
-from scax.datafit import Datafit
 from scax.layout import Layout
 from scax.linearize import linearize
 from scax.linearize.active import Columns, Layered, active, root
-from scax.network import Network
+from scax.linearize.network import Network
 from scax.regularizers.derivative import ProxDerivative
 from scax.solvers import Fista, Semismooth
 from scax.solvers.cost import Setting
-from scax.surrogate import Surrogate
+from scax.surrogate.datafit import Datafit
+from scax.surrogate.surrogate import Surrogate
 from tests.cases import REGULARIZERS, Parts, mlp, rows, start
 from tests.test_surrogate import LOSS_NAMES, build
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import scax
-from scax.datafit import Datafit
-from scax.linear import ConjugateGradients, SampleSpace, Space, WeightSpace
 from scax.solvers import SOLVERS, ConjugateGradientsSolver, Newton, SampleSpaceSolver, WeightSpaceSolver
 from scax.solvers.cost import Setting
+from scax.solvers.linear import ConjugateGradients, SampleSpace, Space, WeightSpace
 from scax.solvers.smooth import step_length
+from scax.surrogate.datafit import Datafit
 from tests.test_surrogate import LOSS_NAMES, build
 
 

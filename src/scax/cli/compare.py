@@ -57,7 +57,7 @@ def compare(
         raise UserError(f"--task is {task!r}: choose auto, regression or classification.")
 
     with interrupts.patient():
-        from ..train.run_folder import aside, free, refuse_existing, write_json
+        from ..storage.run_folder import aside, free, refuse_existing, write_json
         from . import compare_run
 
     if out is not None:

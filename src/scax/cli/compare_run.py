@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..data import Preprocess, open_table
-from ..data.bundled import BUNDLED, Arrays, bundled
-from ..data.datasets import REMOTE, find
 from ..report.numbers import margin
 from ..report.summary import NEAR, Interval, best, headline, missing, places, rows, without_score
-from ..train import methods as known
-from ..train.compare import Settings, compare
-from ..train.run_folder import FORMAT, environment
+from ..storage.run_folder import FORMAT, environment
+from ..tables import Preprocess, open_table
+from ..tables.bundled import BUNDLED, Arrays, bundled
+from ..tables.datasets import REMOTE, find
+from ..training import methods as known
+from ..training.compare import Settings, compare
 from . import interrupts
 from .errors import UserError
 from .words import count, near

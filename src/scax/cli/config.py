@@ -8,7 +8,7 @@ import typer
 
 def _read(context: Any, path: Path | None) -> Path | None:
     if path is not None:
-        from ..train.config import read_toml
+        from ..runs.config import read_toml
 
         known = {str(p.name): p for p in context.command.params if p.name not in {None, "config", "help"}}
         found = {k: _as_flag(path, k, known[k], v) for k, v in read_toml(path, list(known)).items()}
@@ -18,7 +18,7 @@ def _read(context: Any, path: Path | None) -> Path | None:
 
 def _as_flag(path: Path, name: str, option: Any, value: Any) -> Any:
     """A value of the file as a flag would give it: lists are separated by commas on the command line."""
-    from ..train.run_folder import RunFolderError
+    from ..storage.run_folder import RunFolderError
 
     switch = getattr(option, "is_flag", False)
     if isinstance(value, dict) or isinstance(value, bool) != switch:

@@ -31,8 +31,8 @@ def datasets(
 
 
 def _show(data_dir: Path | None, json: bool) -> None:
-    from ..data.bundled import BUNDLED
-    from ..data.datasets import REMOTE, DatasetError, cache_folder, find
+    from ..tables.bundled import BUNDLED
+    from ..tables.datasets import REMOTE, DatasetError, cache_folder, find
 
     lines = [(n, b.rows, b.columns, b.target, "bundled", b.about) for n, b in BUNDLED.items()]
     for name, about in REMOTE.items():
@@ -57,9 +57,9 @@ def _show(data_dir: Path | None, json: bool) -> None:
 
 
 def _fetch(name: str, data_dir: Path | None) -> None:
-    from ..data.bundled import BUNDLED
-    from ..data.datasets import REMOTE
-    from ..data.datasets import fetch as get
+    from ..tables.bundled import BUNDLED
+    from ..tables.datasets import REMOTE
+    from ..tables.datasets import fetch as get
     from .words import near
 
     if name in BUNDLED:

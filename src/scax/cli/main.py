@@ -60,7 +60,7 @@ def app() -> None:
                     fail("stopped.", INTERRUPTED)
                 sys.exit(code if isinstance(code, int) else 0)
     except BaseException as end:
-        if hosts := sys.modules.get("scax.parallel.hosts"):
+        if hosts := sys.modules.get("scax.cluster.hosts"):
             hosts.leave(end)
         raise
 
@@ -80,7 +80,7 @@ def _end(error: BaseException) -> None:
         sys.exit(2)
     if type(error).__name__ == "Abort":
         fail("stopped.", INTERRUPTED)
-    if (hosts := sys.modules.get("scax.parallel.hosts")) and (message := hosts.lost(error)):
+    if (hosts := sys.modules.get("scax.cluster.hosts")) and (message := hosts.lost(error)):
         sys.exit(LOST) if LAUNCHED in os.environ else fail(message, LOST)
     message = explain(error)
     if message is None:

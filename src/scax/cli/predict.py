@@ -28,8 +28,8 @@ def predict(
         raise UserError(f"{output}: predictions are written as .csv, .csv.gz or .parquet.")
     if output is not None and output.resolve() == table.resolve():
         raise UserError(f"{output} is the table itself: write the predictions to another file.")
-    from ..data import Tally, open_table
-    from ..files import load, write_bytes
+    from ..storage import load, write_bytes
+    from ..tables import Tally, open_table
 
     model = load(_model(run))
     tally = Tally()

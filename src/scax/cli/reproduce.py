@@ -1,4 +1,4 @@
-"""scax reproduce: the paper's experiments."""
+"""scax reproduce: the paper's benchmarks."""
 
 import sys
 from pathlib import Path

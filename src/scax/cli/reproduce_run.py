@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..files.whole import write_text
 from ..reproduce.configs import SUSY_ITERATIONS, TABLE2
 from ..reproduce.page import page
 from ..reproduce.page_table2 import baselines
@@ -22,7 +21,8 @@ from ..reproduce.susy import susy
 from ..reproduce.tables import load
 from ..reproduce.tables import susy as susy_table
 from ..reproduce.words import mse, score, seconds
-from ..train.run_folder import FORMAT, RunFolderError, environment, free, locked, read_json
+from ..storage.run_folder import FORMAT, RunFolderError, environment, free, locked, read_json
+from ..storage.whole import write_text
 from . import interrupts
 
 KIND = "reproduce"

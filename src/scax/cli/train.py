@@ -82,9 +82,9 @@ def train(
     with interrupts.patient():
         from . import train_run
     _join(hosts, processes, process_id)
-    from ..parallel.hosts import agreed, first
-    from ..train.config import TrainConfig
-    from ..train.run_folder import free, refuse_existing
+    from ..cluster.hosts import agreed, first
+    from ..runs.config import TrainConfig
+    from ..storage.run_folder import free, refuse_existing
 
     options = TrainConfig(
         table=str(table.absolute()),
@@ -149,7 +149,7 @@ def _join(hosts: str | None, processes: int | None, process_id: int | None) -> N
             raise UserError("--hosts HOST:PORT needs --processes and --process-id; --hosts auto finds them.")
         absurd("processes", processes, 1, 100_000)
         absurd("process-id", process_id, 0, processes - 1)
-    from ..parallel.hosts import join
+    from ..cluster.hosts import join
 
     try:
         join(None if hosts == "auto" else hosts, processes, process_id)
@@ -187,6 +187,6 @@ def _strengths(others: dict[str, Any], l2: float | None, penalty: str, strength:
 def _require_tensorboard(folder: Path | None) -> None:
     """Before anything is read or made."""
     if folder is not None:
-        from ..train.tensorboard import require
+        from ..runs.tensorboard import require
 
         require()

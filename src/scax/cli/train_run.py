@@ -10,15 +10,15 @@ from typing import Any
 
 from rich.console import Console
 
-from ..parallel import hosts
+from ..cluster import hosts
 from ..report.numbers import number
-from ..train import session as sessions
-from ..train.config import TrainConfig
-from ..train.reading import survey
-from ..train.run_folder import locked
-from ..train.scores import SCORES, one_class
-from ..train.strength import STRENGTHS
-from ..train.tensorboard import EventFiles
+from ..runs import session as sessions
+from ..runs.config import TrainConfig
+from ..runs.reading import survey
+from ..runs.tensorboard import EventFiles
+from ..storage.run_folder import locked
+from ..training.scores import SCORES, one_class
+from ..training.strength import STRENGTHS
 from . import interrupts
 from .errors import INTERRUPTED
 from .live import Display

@@ -10,7 +10,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ..files.network import forward
 from ..losses import Loss
 from ..models import MLP
 from ..models.compact import used, weights_used
@@ -18,8 +17,9 @@ from ..problem import Problem
 from ..regularizers import L1, L2, ElasticNet, GroupLasso, LogSum, Regularizer, neuron_groups
 from ..sca import SCA
 from ..solvers import Auto
-from ..train.finish import finish
-from ..train.strength import chosen
+from ..storage.network import forward
+from ..training.finish import finish
+from ..training.strength import chosen
 from . import epochs, parameters, strength
 from .network import TRAINABLE, Network, from_params, glorot, padded_features, to_params
 from .rows import merge

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from .._struct import struct
 from ..batch import Batch
 from ..sca import SCA
-from ..train.loop import evaluate
+from ..training.loop import evaluate
 
 #: Epochs per compiled call: Python prints, and can be interrupted, in between.
 CHUNK = 32

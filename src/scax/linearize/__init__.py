@@ -2,10 +2,10 @@
 
 from jaxtyping import Array, Float
 
-from ..network import Network
 from .base import Linearization as Linearization
 from .dense import Dense as Dense
 from .matrix_free import MatrixFree as MatrixFree
+from .network import Network
 from .pairs import Paired as Paired
 from .remembered import Remembered as Remembered
 from .structured import Structured as Structured

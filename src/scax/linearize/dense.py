@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..network import Network
 from .base import Linearization, exact
+from .network import Network
 
 
 class Dense(Linearization):

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..network import Network
 from .base import Linearization
 from .dense import Dense
+from .network import Network
 
 
 class MatrixFree(Linearization):

@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..network import Network
 from .base import Linearization, exact
 from .dense import Dense
+from .network import Network
 from .walk import Path, Use, evaluate, find_uses, multiply_adds, same_matrix
 
 

@@ -161,7 +161,7 @@ def _compact_mlp(net: MLP, params: Params) -> Compacted:
     widths = (np.shape(params[0]["weight"])[0], *(np.shape(layer["weight"])[1] for layer in params)) if params else ()
     if widths != net.widths:
         raise ValueError(f"params are those of a network of widths {widths}, but net has {net.widths}.")
-    from ..files.network import ACTIVATIONS
+    from ..storage.network import ACTIVATIONS
 
     dtype = np.asarray(params[0]["weight"]).dtype
     kernels = [np.asarray(layer["weight"], np.float64) for layer in params]

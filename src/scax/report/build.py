@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from ..files import write_text
-from ..train.run_folder import FORMAT, RunFolderError, read_json
+from ..storage import write_text
+from ..storage.run_folder import FORMAT, RunFolderError, read_json
 from .comparison import comparison_page
 from .training import read_run, training_page
 

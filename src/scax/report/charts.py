@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.ticker import Formatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from ..train.scores import roc
+from ..training.scores import roc
 from .numbers import short, ticks
 from .svg import FAINT, GRID, INK, SERIES, SHADES, figure, styled, to_svg
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..train.scores import one_class
+from ..training.scores import one_class
 from . import charts, page
 from .numbers import margin
 from .summary import NEAR, Interval, Row, best, headline, missing, places, rows, without_score

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..train.config import TrainConfig, load
-from ..train.run_folder import FORMAT, RunFolderError, read_json
-from ..train.scores import one_class
+from ..runs.config import TrainConfig, load
+from ..storage.run_folder import FORMAT, RunFolderError, read_json
+from ..training.scores import one_class
 from . import charts, page
 from .numbers import number
 
@@ -32,7 +32,7 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    from ..train.session import read_metrics
+    from ..runs.session import read_metrics
 
     environment = read_json(folder / "environment.json")
     if environment.get("format", 0) > FORMAT:

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..baselines import baseline
 from ..models import MLP
 from ..problem import Problem
+from ..training.baseline import baseline
 from . import optimizers
 from .configs import DECAYS, LABELS, PAPER_SETTINGS, RATES, TUNING_REPEATS, Setting
 from .follow import RECORDS, Folds, Followed, Lanes, folds, follow, marks

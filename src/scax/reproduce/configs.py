@@ -7,7 +7,7 @@ import dataclasses
 import math
 from typing import NamedTuple
 
-from ..blocks import Blocks
+from ..sharding.blocks import Blocks
 
 
 class Printed(NamedTuple):
@@ -27,7 +27,7 @@ class Row:
     """A row of Table 2: tanh network of these widths, inputs in [−½, ½], target in [−.9, .9], squared loss."""
 
     label: str
-    dataset: str  # its name in scax.data.datasets
+    dataset: str  # its name in scax.tables.datasets
     widths: tuple[int, ...]
     paper: dict[str, Printed]  # test MSE by optimizer
     separator: str = ","

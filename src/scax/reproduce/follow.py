@@ -11,9 +11,9 @@ import numpy as np
 
 from .._struct import struct
 from ..batch import Batch
-from ..data.shuffle import Shuffle
 from ..models import MLP
-from ..train.loop import evaluate
+from ..tables.shuffle import Shuffle
+from ..training.loop import evaluate
 
 #: Training rows, at most, on which the curves are measured; what a run ends with is measured on all rows.
 WATCHED = 2048

@@ -9,8 +9,8 @@ import numpy as np
 import optax
 
 from ..problem import Problem
+from ..rules.sequences import Constant, QuadraticDecay
 from ..sca import SCA
-from ..schedules import Constant, QuadraticDecay
 from .configs import Setting
 
 EPSILON = 0.01  # ε of the paper's rule a_n = a_{n−1}(1 − ε a_{n−1})

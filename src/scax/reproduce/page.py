@@ -15,7 +15,7 @@ stand side by side: what the paper printed, its settings run here, and the defau
 the paper's settings and once tuned.
 
 This page, with every number in it, is written from a results file by `scax reproduce` (the copy in the docs by
-`python -m experiments.reproduction`, from `docs/results/reproduction.json`); no result in it is typed by hand. Where
+`python -m benchmarks.reproduction`, from `docs/results/reproduction.json`); no result in it is typed by hand. Where
 one goes against us it says so."""
 
 PROTOCOL = """## The protocol

@@ -13,14 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..baselines import baseline
 from ..batch import Batch
-from ..blocks import Blocks
-from ..iteration import Iteration
 from ..losses import Squared
 from ..problem import Problem
 from ..regularizers import L2
 from ..sca import SCA
+from ..sharding.blocks import Blocks
+from ..surrogate.iteration import Iteration
+from ..training.baseline import baseline
 from .bench import Stopwatch, network, plain
 from .configs import SPEEDUP_BLOCKS, SUSY
 

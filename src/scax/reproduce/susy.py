@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import Blocks
 from ..losses import Logistic, Squared
 from ..problem import Problem
 from ..regularizers import L2
 from ..sca import SCA
-from ..train.scores import auc, roc
+from ..sharding.blocks import Blocks
+from ..training.scores import auc, roc
 from .bench import Bench, Stopwatch, network, plain
 from .configs import PAPER_SETTINGS, SUSY, SUSY_BLOCKS, Susy
 from .tables import Rows, scaled

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.datasets import REMOTE, DatasetError, cache_folder, find, folders, verify
+from ..tables.datasets import REMOTE, DatasetError, cache_folder, find, folders, verify
 from .configs import Row
 
 

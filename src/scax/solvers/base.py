@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._struct import struct
 from ..problem import Problem
-from ..surrogate import Surrogate
+from ..surrogate.surrogate import Surrogate
 from .cost import Setting
 
 

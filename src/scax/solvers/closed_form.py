@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from .._struct import struct
 from ..problem import Problem
-from ..surrogate import Surrogate
+from ..surrogate.surrogate import Surrogate
 from .base import Solution, Solver
 
 

@@ -10,7 +10,7 @@ from .. import checks
 from .._struct import static, struct
 from ..linearize.base import spectral_norm
 from ..problem import Problem
-from ..surrogate import Surrogate
+from ..surrogate.surrogate import Surrogate
 from .base import Solution, Solver, judged_gap, reachable
 
 

@@ -8,12 +8,12 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from .._struct import static, struct
-from ..linear.cholesky import solve_positive
 from ..linearize.active import active, root
 from ..linearize.base import exact
 from ..problem import Problem
-from ..surrogate import Surrogate
+from ..surrogate.surrogate import Surrogate
 from .base import Solution, Solver, judged_gap, reachable
+from .linear.cholesky import solve_positive
 
 #: The shortest step along a Newton direction before the problem is made easier instead.
 SHORTEST = 2.0**-6

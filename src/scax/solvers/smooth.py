@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from .._struct import static, struct
-from ..datafit import Datafit
-from ..linear import ConjugateGradients, SampleSpace, Space, WeightSpace
 from ..problem import Problem
-from ..surrogate import Surrogate
+from ..surrogate.datafit import Datafit
+from ..surrogate.surrogate import Surrogate
 from .base import Solution, Solver, reachable
+from .linear import ConjugateGradients, SampleSpace, Space, WeightSpace
 
 
 class Smooth(Solver):

@@ -1,0 +1,100 @@
+"""Steps found at weights that have moved on since: how a server takes them in.
+
+A worker copies the state at version v, takes one step of the method on its own mini-batch and sends what changed; by
+then the server is at version v + age. With the worker's move α(ŵ − w_v), and θ = 1/(1 + age/patience),
+
+    w ← w + θ · move,      d ← (1−ρ) d + ρ g,      δ_prev ← the worker's δ
+
+What is remembered of the curvature is replaced by the worker's if that has seen more batches.
+
+A worker that solves some of the blocks moves these alone; an iteration is complete when every share of them has moved
+once. With age 0 and one share this is the synchronous step, to the bit of w + (w' − w).
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from .._struct import Number, struct
+from ..sca import SCA, State
+from ..sharding.blocks import Partition, scatter
+
+
+@struct
+class Change:
+    """What one worker's step did to its copy of the state."""
+
+    move: Float[Array, "q"]  # w' − w_v: α(ŵ − w_v), or zero where the step was not accepted
+    own: Bool[Array, "q"]  # the weights of the worker's blocks
+    gradient: Float[Array, "q"] | None  # ρg, None where ρ ≡ 1
+    carried: Float[Array, "q"] | None  # δ
+    damping: Float[Array, ""]
+    held: Any
+    metric: Any
+    level: Float[Array, ""]
+    loss: Float[Array, ""]
+
+
+def share_of(state: State, number: int, shares: int) -> State:
+    """The state with one of `shares` equal shares of its blocks; without blocks there is one share."""
+    if state.blocks is None:
+        return state
+    width = -(-state.blocks.index.shape[0] // shares)
+    part = slice(number * width, (number + 1) * width)
+    return dataclasses.replace(state, blocks=Partition(state.blocks.index[part], state.blocks.mask[part]))
+
+
+@jax.jit
+def change(sca: SCA, state: State, batch) -> Change:
+    """One step of the method on a copy of the state."""
+    new, info = sca.step(state, batch)
+    own = jnp.ones(state.w.shape, bool)
+    if state.blocks is not None:
+        own = scatter(state.blocks.mask, state.blocks, state.w.shape[0]) > 0
+    gradient = None
+    if state.memory is not None and new.memory is not None:
+        gradient = new.memory - (1 - state.averaging) * state.memory
+    return Change(new.w - state.w, own, gradient, new.carried, new.damping, new.held, new.metric, new.level, info.loss)
+
+
+@jax.jit
+def merge(
+    sca: SCA, state: State, new: Change, age: Int[Array, ""], patience: Number, complete: Bool[Array, ""]
+) -> State:
+    """The server's state after a worker's change; `complete` closes an iteration: its sequences move on."""
+    n, α, ρ = state.count, state.step_size, state.averaging
+    w = state.w + new.move / (1 + age / patience)
+    mean = state.mean
+    if mean is not None and sca.mean_power is not None:
+        mean = jnp.where(complete, mean + (w - mean) * (sca.mean_power + 1) / (n + sca.mean_power + 1), mean)
+    memory = state.memory
+    if memory is not None and new.gradient is not None:
+        memory = jnp.where(new.own, (1 - ρ) * memory + new.gradient, memory)
+    carried = state.carried
+    if carried is not None and new.carried is not None:
+        carried = jnp.where(new.own, new.carried, carried)
+    next_ρ = ρ if sca.averaging is None else jnp.where(complete, sca.averaging.next(ρ, n), ρ)
+    return dataclasses.replace(
+        state,
+        w=w,
+        mean=mean,
+        memory=memory,
+        carried=carried,
+        step_size=jnp.where(complete, sca.step_size.next(α, n), α).astype(w.dtype),
+        averaging=jnp.asarray(next_ρ, w.dtype),
+        damping=new.damping,
+        held=new.held,
+        metric=_fuller(state.metric, new.metric),
+        level=new.level,
+        count=n + complete.astype(n.dtype),
+    )
+
+
+def _fuller(held: Any, new: Any) -> Any:
+    """The memory of curvature that has seen more; None where there is none."""
+    if held is None:
+        return None
+    return jax.tree.map(lambda a, b: jnp.where(new.seen > held.seen, b, a), held, new)

@@ -1,0 +1,1 @@
+"""All that decides between steps: step size, carry, damping, curvature memory, acceptance."""

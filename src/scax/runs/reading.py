@@ -1,0 +1,99 @@
+"""A table, from its file to mini-batches: in memory, or as shards on disk."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..storage.run_folder import RunFolderError
+from ..tables import Preprocess, Shards, Split, Stream, Table, convert, open_table
+from ..training.feed import MemoryFeed, StreamFeed
+from .config import TrainConfig
+
+SHARDS = "shards"
+HELD_OUT = 65_536  # held-out rows the score is measured on
+LARGE_FILE = 256 << 20  # bytes of a table from which it is converted to shards first
+IN_MEMORY = 512 << 20  # bytes of encoded rows up to which shards are loaded whole
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """A table, read: how it is encoded, and where batches and held-out rows come from."""
+
+    preprocess: Preprocess
+    feed: MemoryFeed | StreamFeed
+    held_out: tuple[np.ndarray, np.ndarray] | None
+    rows: int
+    digest: str
+    warnings: tuple[str, ...] = ()  # sentences for people
+
+    @property
+    def task(self) -> str:
+        goal = self.preprocess.schema.target
+        return "regression" if goal.task == "regression" else "binary" if len(goal.classes) == 2 else "multiclass"
+
+
+def survey(config: TrainConfig, progress: Callable[[int], Any] | None = None) -> tuple[Table, Preprocess]:
+    """Open the table, find its schema and statistics."""
+    table = open_table(config.table, header=config.header, encoding=config.encoding)
+    found = Preprocess.fit(
+        table,
+        config.target,
+        task=None if config.task == "auto" else config.task,
+        drop=config.drop,
+        categories=config.category,
+        max_levels=config.max_levels,
+        split=_split(config),
+        progress=progress,
+    )
+    return table, found
+
+
+def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path) -> Data:
+    """Encode the table: into memory, or a large one into shards under the folder."""
+    split, digest = _split(config), _digest(config.table)
+    size = table.bytes * (4 if config.table.endswith(".gz") else 1)
+    if size <= LARGE_FILE:
+        x, y, *held = preprocess.arrays(table, split)
+        feed: MemoryFeed | StreamFeed = MemoryFeed(x, y, config.batch_size)
+        rows = len(x)
+    else:
+        shards = convert(table, preprocess, folder / SHARDS, split=split, seed=config.seed)
+        feed, rows = _of_shards(shards, config), shards.rows
+        held = list(shards.held_out(HELD_OUT))
+    if rows < 1:
+        raise RunFolderError(f"{table.name} leaves no rows to train on: lower --validation.")
+    held_out = (held[0], held[1]) if held and len(held[0]) else None
+    warnings = _untrained(preprocess, feed.y) if isinstance(feed, MemoryFeed) else ()
+    return Data(preprocess, feed, held_out, rows, digest, warnings)
+
+
+def _untrained(preprocess: Preprocess, y: Any) -> tuple[str, ...]:
+    """A warning if all rows of a class are held out."""
+    classes = preprocess.schema.target.classes
+    there = set(np.unique(np.asarray(y)).astype(int).tolist())
+    gone = [str(c) for i, c in enumerate(classes) if i not in there]
+    if not gone:
+        return ()
+    told = ", ".join(map(repr, gone[:5])) + (f" and {len(gone) - 5:,} more" if len(gone) > 5 else "")
+    which = f"class {told} has" if len(gone) == 1 else f"classes {told} have"
+    advice = "Give more rows, hold out fewer (--validation), or try another --seed."
+    return (f"The {which} no rows to train on, for all of them are held out, and will not be predicted. {advice}",)
+
+
+def _of_shards(shards: Shards, config: TrainConfig) -> MemoryFeed | StreamFeed:
+    if shards.bytes <= IN_MEMORY:
+        return MemoryFeed(*shards.arrays(), config.batch_size)
+    return StreamFeed(Stream(shards, seed=config.seed), config.batch_size)
+
+
+def _split(config: TrainConfig) -> Split:
+    return Split(config.validation, config.seed)
+
+
+def _digest(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

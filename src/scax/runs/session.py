@@ -1,0 +1,399 @@
+"""A run on a table that can be stopped at any moment: its folder always holds a checkpoint to go on from.
+
+start:  read the table → folder made aside with config, schema, environment, first checkpoint → renamed
+go:     steps → record to metrics.jsonl → now and then a checkpoint, whole or not at all
+end:    model, results; the checkpoint stays
+"""
+
+import bisect
+import dataclasses
+import functools
+import json
+import operator
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import losses
+from ..batch import Batch
+from ..cluster import hosts
+from ..models import MLP
+from ..problem import Problem
+from ..regularizers import L1, L2, GroupLasso, LogSum, Regularizer, neuron_groups
+from ..rules.sequences import STEP_SIZE
+from ..sca import SCA
+from ..storage import load_checkpoint, save, save_checkpoint, write_text
+from ..storage.run_folder import FORMAT, RunFolderError, aside, environment, read_json, write_json
+from ..tables import Preprocess, Table, open_table
+from ..training.feed import Carry
+from ..training.finish import finish as sparse_end
+from ..training.loop import evaluate
+from ..training.scores import SCORES, score
+from ..training.strength import MOST_ROWS, chosen, in_use, known, set_aside, summary
+from . import config as configs
+from .config import TrainConfig
+from .reading import HELD_OUT, SHARDS, Data, read
+
+MODEL, CHECKPOINT, METRICS = "model.safetensors", "checkpoint.safetensors", "metrics.jsonl"
+PATH = "path.json"  # how the strength was chosen, in a run with --strength auto
+RECORDS = 100
+WATCHED = 8192  # training rows the objective is measured on
+FINISHED = 65_536  # training rows on which a sparse run ends
+
+
+@functools.lru_cache(maxsize=8)
+def network(widths: tuple[int, ...], activation: str) -> MLP:
+    """The same object for the same network: a second run in a process compiles nothing anew."""
+    return MLP(widths, activation)
+
+
+class Session:
+    """A run in its folder."""
+
+    def __init__(self, folder: Path, config: TrainConfig, data: Data):
+        self.folder, self.config, self.data = folder, config, data
+        schema = data.preprocess.schema
+        self.net = network((schema.width, *config.hidden, schema.outputs), config.activation)
+        loss = {"regression": losses.Squared, "binary": losses.Logistic, "multiclass": losses.Softmax}[data.task]()
+        params = self._first()
+        self.path = known(folder / PATH) if config.strength and (folder / PATH).exists() else None
+        self.problem = Problem(self.net.apply, loss, penalty(config, params, self.strength))
+        parallel = hosts.parallel(self.problem.regularizer)
+        self.options: dict[str, Any] = {"step_size": dataclasses.replace(STEP_SIZE, exponent=config.decay)}
+        self.method = SCA(self.problem, parallel=parallel, **self.options)
+        self.place = (lambda tree: tree) if parallel is None else parallel.place
+        data.feed.spread(parallel)
+        self._begin(params)
+        self.step, self.seconds = 0, 0.0
+        self.goals = goals(config.steps)
+        self.watched = data.feed.sample(WATCHED)
+        self.unit = data.preprocess.target_scale
+
+    def _first(self) -> Any:
+        """The network to start from, drawn from the seed."""
+        return self.net.init(jax.random.split(jax.random.key(self.config.seed))[0])
+
+    def _begin(self, params: Any) -> None:
+        """Before the first step, from these params."""
+        stir = jax.random.split(jax.random.key(self.config.seed))[1]
+        self.carry: Carry = self.place(self.data.feed.start(self.method.init(params), stir))
+        self.best = self.place({"params": self.method.solution(self.carry.state), "loss": jnp.asarray(jnp.inf)})
+
+    @property
+    def strength(self) -> float | None:
+        """Of --penalty, chosen on the path; None where nothing is to be chosen, or not yet."""
+        return None if self.path is None else self.path["strengths"][self.path["chosen"]]
+
+    @property
+    def undecided(self) -> bool:
+        """Whether `choose` must be called before `go`."""
+        return self.config.strength == "auto" and self.path is None
+
+    def choose(self, told: Callable[[dict[str, Any]], Any], stop: Callable[[], bool]) -> bool:
+        """Find the strength of --penalty and write path.json; False if `stop()` came first, and nothing was written.
+
+        It is found from the training rows alone, and anew by a run that is resumed before it is known. The run goes on
+        from the network of that strength on the path.
+        """
+        params = self._first()
+        unit = dataclasses.replace(self.problem, regularizer=penalty(self.config, params))
+
+        def watch(record: dict[str, Any]) -> bool:
+            told(record)
+            return stop()
+
+        config, rows = self.config, self.data.feed.sample(MOST_ROWS)
+        found = chosen(
+            unit,
+            params,
+            *set_aside(rows, config.seed),
+            told=watch,
+            agreed=hosts.agreed,
+            count=lambda params: in_use(self.net, params)["weights"],
+            steps=max(20, config.steps // 10),
+            batch_size=config.batch_size,
+            key=jax.random.key(config.seed),
+            options=self.options,
+        )
+        if hosts.agreed(stop()):
+            return False
+        names = list(self.data.preprocess.schema.features)
+        self.path = summary(found, self.net) | {"penalty": config.penalty, "names": names}
+        self._begin(found.solution)
+        self.save()  # before the path: a run that has its path goes on from its checkpoint
+        if hosts.first():
+            write_json(self.folder / PATH, self.path)
+        hosts.meet()
+        self.path = read_json(self.folder / PATH)  # process 0's, and its network: others may differ in rounding
+        regularizer = penalty(self.config, params, self.strength)
+        self.problem = dataclasses.replace(self.problem, regularizer=regularizer)
+        self.method = dataclasses.replace(self.method, problem=self.problem)
+        self.restore()
+        return True
+
+    @property
+    def weights(self) -> int:
+        return int(self.carry.state.w.shape[0])
+
+    @property
+    def kept(self) -> str:
+        """Which solution becomes the model: the "best" on the rows held out, or the "last"."""
+        return "best" if self.config.keep == "best" and bool(jnp.isfinite(self.best["loss"])) else "last"
+
+    def save(self) -> None:
+        """A checkpoint from which the run goes on as if it had not stopped."""
+        if not hosts.first():
+            return
+        info = {"step": self.step, "seconds": self.seconds, "digest": self.data.digest}
+        save_checkpoint(self.folder / CHECKPOINT, (self.carry, self.best), info)
+
+    def restore(self) -> None:
+        """Back to the folder's checkpoint; later lines of metrics.jsonl are dropped, they will be written again."""
+        (carry, best), info = load_checkpoint(self.folder / CHECKPOINT, (self.carry, self.best))
+        if info.get("digest") != self.data.digest:
+            raise RunFolderError(
+                f"{self.config.table} has changed since the run was started: put the old table back, or train anew."
+            )
+        self.carry, self.best = self.place(carry), self.place(best)
+        self.step, self.seconds = int(info["step"]), float(info["seconds"])
+        if not hosts.first():
+            return
+        kept = [r for r in read_metrics(self.folder) if r["step"] <= self.step]
+        write_text(self.folder / METRICS, "".join(json.dumps(r) + "\n" for r in kept))
+
+    def go(
+        self,
+        told: Callable[[dict[str, Any]], Any],
+        moved: Callable[[int], Any],
+        stop: Callable[[], bool],
+        save_every: float,
+    ) -> bool:
+        """Train to the end, or until `stop()`; True at the end.
+
+        `told` sees each record, `moved` the step after each stretch of steps. A stretch takes about a quarter of a
+        second, and neither its length nor the moment of a checkpoint changes the result.
+        """
+        config, feed = self.config, self.data.feed
+        if feed.chunk is None:  # compile before the clock starts
+            jax.block_until_ready(feed.advance(self.method, self.carry, 0))
+        stretch, saved = 1, time.monotonic()
+        with open(self.folder / METRICS if hosts.first() else os.devnull, "a", encoding="utf-8") as metrics:
+            while self.step < config.steps:
+                place = bisect.bisect_right(self.goals, self.step)
+                goal = self.goals[place]
+                count = hosts.agreed(min(feed.chunk or stretch, goal - self.step))
+                clock = time.monotonic()
+                self.carry = jax.block_until_ready(feed.advance(self.method, self.carry, count))
+                took = time.monotonic() - clock
+                self.step += count
+                stretch = max(1, min(4 * stretch, int(0.25 * count / max(took, 1e-6))))
+                self.seconds += took
+                if self.step == goal:
+                    record = self._record(count=goal - (self.goals[place - 1] if place else 0))
+                    metrics.write(json.dumps(record) + "\n")
+                    metrics.flush()
+                    told(record)
+                moved(self.step)
+                halt = hosts.agreed(stop())
+                if halt or self.step == config.steps or time.monotonic() - saved > save_every:
+                    if hosts.first():
+                        os.fsync(metrics.fileno())
+                    self.save()
+                    saved = time.monotonic()
+                if halt and self.step < config.steps:
+                    return False
+        return True
+
+    def _record(self, count: int) -> dict[str, Any]:
+        """A line of metrics.jsonl; the sums start anew."""
+        solution = self.method.solution(self.carry.state)
+        record = {
+            "step": self.step,
+            "seconds": round(self.seconds, 4),
+            "batch_loss": float(self.carry.loss) / count,
+            "objective": float(evaluate(self.problem, solution, self.watched)),
+            "accepted": float(self.carry.taken) / count,
+            "damping": float(self.carry.state.damping),
+        }
+        if not self.problem.regularizer.smooth:
+            record |= self._kept(solution)
+        if self.data.held_out is not None:
+            x, y = self.data.held_out
+            held = Batch(jnp.asarray(x[:HELD_OUT]), jnp.asarray(y[:HELD_OUT]))
+            loss = evaluate(self.problem, solution, held, penalty=False)
+            record["validation_loss"] = float(loss)
+            if self.config.keep == "best" and loss < self.best["loss"]:
+                self.best = {"params": solution, "loss": loss.astype(self.best["loss"].dtype)}
+            z = self._outputs(solution, x[:HELD_OUT])
+            record[SCORES[self.data.task].name] = score(self.data.task, z, y[:HELD_OUT], self.unit)
+        self.carry = self.carry._replace(loss=jnp.zeros_like(self.carry.loss), taken=jnp.zeros_like(self.carry.taken))
+        return _plain(record)
+
+    def _kept(self, solution: Any) -> dict[str, int]:
+        left = in_use(self.net, solution)
+        return {"weights_kept": left["weights"], "neurons_kept": left["neurons"]}
+
+    def _scores(self, solution: Any) -> dict[str, Any]:
+        """Objective, loss and score of a network that no record has seen."""
+        scores = {"objective": float(evaluate(self.problem, solution, self.watched))}
+        if self.data.held_out is not None:
+            x, y = (part[:HELD_OUT] for part in self.data.held_out)
+            held = Batch(jnp.asarray(x), jnp.asarray(y))
+            scores["validation_loss"] = float(evaluate(self.problem, solution, held, penalty=False))
+            z = self._outputs(solution, x)
+            scores[SCORES[self.data.task].name] = score(self.data.task, z, y, self.unit)
+        return _plain(scores)
+
+    def _outputs(self, solution: Any, x: np.ndarray) -> np.ndarray:
+        return np.asarray(_outputs(self.problem, solution, jnp.asarray(x)))
+
+    def finish(self) -> dict[str, Any]:
+        """Write the model and the results."""
+        hosts.meet()  # all records are written
+        kept, records = self.kept, read_metrics(self.folder)
+        solution = self.best["params"] if kept == "best" else self.method.solution(self.carry.state)
+        # exact zeros where the penalty makes them; on a sample of the rows where they are streamed
+        solution = sparse_end(self.problem, solution, self.data.feed.sample(FINISHED))
+        final = records[-1]
+        if kept == "best":
+            final = min(records, key=lambda r: np.inf if r["validation_loss"] is None else r["validation_loss"])
+        if not self.problem.regularizer.smooth:
+            final = final | self._kept(solution) | self._scores(solution)  # of the network with its zeros
+        results: dict[str, Any] = {
+            "format": FORMAT,
+            "kind": "train",
+            "task": self.data.task,
+            "score": dataclasses.asdict(SCORES[self.data.task]),
+            "network": list(self.net.widths),
+            "weights": self.weights,
+            "sparsity": in_use(self.net, solution),
+            "rows": {"train": self.data.rows, "validation": 0},
+            "kept": kept,
+            "final": final,
+        }
+        if self.path is not None:
+            results["path"] = self.path
+        if self.data.held_out is not None:
+            x, y = self.data.held_out
+            results["rows"]["validation"] = len(x)
+            z = self._outputs(solution, x[:2000])
+            if self.data.task == "regression":
+                z = self.data.preprocess.restore(z)[:, None]
+                y = self.data.preprocess.restore(y)
+            results["outputs"] = np.round(z.astype(float), 6).tolist()
+            results["truth"] = np.round(y[:2000].astype(float), 6).tolist()
+        if not hosts.first():
+            return results
+        name = SCORES[self.data.task].name
+        info = {"step": final["step"], "score": {name: final.get(name)}}
+        save(
+            self.folder / MODEL,
+            self.net,
+            solution,
+            loss=self.problem.loss,
+            preprocess=self.data.preprocess,
+            info=info,
+        )
+        write_json(self.folder / "results.json", results)
+        return results
+
+
+def penalty(config: TrainConfig, params: Any, strength: float | None = None) -> Regularizer:
+    """The sum of the penalties with a strength; one that is to be found has strength 1 until it is."""
+    if config.strength:
+        config = dataclasses.replace(config, strength="", **{config.penalty: 1.0 if strength is None else strength})
+    parts: list[Regularizer] = []
+    if config.l2 or not (config.l1 or config.log or config.group):
+        parts.append(L2(config.l2))
+    if config.l1:
+        parts.append(L1(config.l1))
+    if config.log:
+        parts.append(LogSum(config.log))
+    if config.group:
+        parts.append(GroupLasso(config.group, neuron_groups(params)))
+    return functools.reduce(operator.add, parts)
+
+
+def start(folder: Path, config: TrainConfig, table: Table, preprocess: Preprocess, command: str) -> Session:
+    """Make the run folder, with a checkpoint at step 0 in it: from the moment it is there, it can be resumed."""
+    with aside(folder) as working:
+        data = read(config, table, preprocess, working)
+        session = Session(working, config, data)
+        write_text(working / "config.toml", configs.to_toml(dataclasses.asdict(config)))
+        write_json(working / "environment.json", {"format": FORMAT, "command": command, **environment()})
+        write_json(working / "preprocess.json", preprocess.to_json())
+        write_json(working / "schema.json", preprocess.schema.to_json())
+        write_text(working / METRICS, "")
+        session.save()
+    session.folder = folder
+    data.feed.moved(folder / SHARDS)
+    return session
+
+
+def check(folder: Path) -> None:
+    """Refuse a folder that is not one of ours."""
+    if not folder.is_dir():
+        raise RunFolderError(f"{folder} is not a run folder: give the folder that `scax train` made.")
+    if not (folder / "config.toml").is_file():
+        raise RunFolderError(f"{folder} has no config.toml: it is not a folder that `scax train` made.")
+
+
+def resume(folder: Path) -> Session:
+    """The run of a folder, where its checkpoint left it."""
+    check(folder)
+    about = read_json(folder / "environment.json")
+    if not isinstance(about, dict) or not isinstance(about.get("format", 0), int):
+        raise RunFolderError(f"{folder / 'environment.json'} is damaged. Restore it, or run again.")
+    if about.get("format", 0) > FORMAT:
+        raise RunFolderError(f"{folder} was written by a newer scax: update scax.")
+    config = configs.load(folder / "config.toml")
+    if reason := config.problems():
+        raise RunFolderError(f"{folder / 'config.toml'}: {reason}")
+    preprocess = Preprocess.from_json(read_json(folder / "preprocess.json"))
+    table = open_table(config.table, header=config.header, encoding=config.encoding)
+    session = Session(folder, config, read(config, table, preprocess, folder))
+    session.restore()
+    return session
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The records of a run; a last line that was cut off is left out."""
+    try:
+        lines = (folder / METRICS).read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        raise RunFolderError(f"{folder / METRICS} is damaged: it is not text.") from None
+    records = []
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            record = json.loads(line)
+            if not isinstance(record["step"], int):
+                raise TypeError(record["step"])
+        except (json.JSONDecodeError, TypeError, KeyError):
+            raise RunFolderError(f"{folder / METRICS} is damaged in line {number}.") from None
+        records.append(record)
+    return records
+
+
+def goals(steps: int) -> list[int]:
+    """The steps at which a record is written: a hundred evenly spaced, and a dozen before the first of them."""
+    every = -(-steps // min(RECORDS, steps))
+    early = np.round(np.geomspace(1, every, 12)).astype(int).tolist()
+    return sorted({*early, *range(every, steps, every), steps})
+
+
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    """For JSON: None where a number is not finite."""
+    return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in record.items()}
+
+
+@jax.jit
+def _outputs(problem: Problem, params: Any, x: Any):
+    return problem.outputs(params, x)

@@ -1,0 +1,121 @@
+"""How a run ends exactly sparse, and how stationary its end is."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from ..batch import Batch
+from ..problem import Problem
+from ..rules.acceptance import Acceptance
+from ..rules.damping import Recovering
+from ..rules.sequences import Constant
+from ..sca import SCA
+from ..solvers import Semismooth
+from ..solvers.choose import LARGEST_SYSTEM
+
+#: Steps on all rows: with the network linearized, and with the loss linearized too, where the first would be too large.
+NEWTON_STEPS, GRADIENT_STEPS = 15, 200
+#: Of the first, where the penalty is convexified anew at each: at least so many, and at most where they are cheap.
+CONCAVE_STEPS = 60, 400
+#: A step this short, against the weights, is the last.
+STILL = 1e-5
+#: Numbers in a Jacobian of all rows up to which it is formed (128 MB in float32).
+LARGEST_JACOBIAN = 2**25
+#: Multiply-adds of all Newton steps up to which they are taken, half a minute on one core, and up to which they are
+#: cheap.
+LARGEST_WORK, SMALL_WORK = 1.5e11, 3e9
+
+
+@dataclasses.dataclass(frozen=True)
+class Stationarity:
+    """How far 0 is from ∂U(w), over ‖∇ loss‖: on the weights that are not zero (their gradient), and on those that are
+    (by how much the slope exceeds what the penalty can hold). Both are 0 at a stationary point."""
+
+    on: float
+    off: float
+    zeros: float  # share of weights that are exactly zero
+
+
+def finisher(problem: Problem, rows: int, outputs: int, weights: int) -> tuple[SCA, int]:
+    """(method, steps) that end on the surrogate's own minimizer, for a batch of all rows.
+
+    During training α < 1 mixes ŵ with w_n, and averaging mixes iterates: weights shrink towards zero without reaching
+    it. Here α = 1, nothing is carried or averaged, all rows take part, and a step that raises the objective is refused
+    with more damping: every iterate has the zeros of its prox, and the sequence descends to a stationary point.
+    """
+    steps = NEWTON_STEPS if problem.regularizer.convex else CONCAVE_STEPS[0]
+    newton = problem.regularizer.newton and min(rows * outputs, weights) <= LARGEST_SYSTEM
+    newton = newton and rows * outputs * weights <= LARGEST_JACOBIAN
+    # JᵀHJ or J D Jᵀ: once for a quadratic loss in weight space, else for each of a few Newton steps
+    each = 1 if problem.loss.quadratic and rows * outputs > weights else 5
+    work = each * rows * outputs * weights * min(rows * outputs, weights)
+    newton = newton and steps * work <= LARGEST_WORK
+    if not problem.regularizer.convex:
+        steps = min(max(steps, int(SMALL_WORK / work)), CONCAVE_STEPS[1])
+    options: dict[str, Any] = {
+        "step_size": Constant(1.0),
+        "carry": 0.0,
+        "mean_power": None,
+        "acceptance": Acceptance(rise=1e-12),
+    }
+    if newton:
+        damping = Recovering(base=1e-3, rise=4.0, fall=0.5)
+        return SCA(problem, damping=damping, solver=Semismooth(tolerance=1e-4, max_iterations=20), **options), steps
+    damping = Recovering(base=1e-2, rise=2.0, fall=0.9)
+    return SCA(problem, surrogate="full", damping=damping, **options), GRADIENT_STEPS
+
+
+def finish(problem: Problem, params: PyTree, data: Any, *, steps: int | None = None) -> PyTree:
+    """Params near the end of a run, moved on to a stationary point with exact zeros; unchanged for smooth penalties.
+
+    `data` are (x, y) or (x, y, weight), all of it; `steps` on it, by default 15, 60 to 400 with a penalty that is not
+    convex, or 200 cheap ones where it is large.
+    """
+    if problem.regularizer.smooth or problem.manifold is not None:
+        return params
+    batch = problem.ready(params, data)
+    layout = problem.layout(params)
+    outputs = jax.eval_shape(problem.outputs, params, batch.x).shape[1]
+    method, count = finisher(problem, batch.size, outputs, layout.size)
+    state = method.init(params)
+    return layout.unflatten(run(method, state, batch, count if steps is None else steps), state.frozen)
+
+
+@jax.jit
+def run(method: SCA, state: Any, batch: Batch, count: Any) -> Float[Array, "q"]:
+    """Up to `count` steps on one batch, fewer if they no longer move; the weights after the last."""
+
+    def step(carry):
+        state, _ = carry
+        state, info = method.step(state, batch)
+        still = info.accepted & (info.step_norm <= STILL * jnp.linalg.norm(state.w))
+        return state, still
+
+    return jax.lax.while_loop(lambda c: (c[0].count < count) & ~c[1], step, (state, jnp.asarray(False)))[0].w
+
+
+def stationarity(problem: Problem, params: PyTree, data: Any) -> Stationarity:
+    """Measured through the prox: w = prox_t(w − t ∇loss) at a stationary point, and (w − prox)/t is what is missing."""
+    batch = problem.ready(params, data)
+    layout = problem.layout(params)
+    frozen = layout.split(params)[1]
+    w = layout.flatten(params)
+
+    @jax.jit
+    def missing(w):
+        def loss(w):
+            z = problem.outputs(layout.unflatten(w, frozen), batch.x)
+            return problem.data_term(z, batch, problem.pairs(batch))
+
+        slope = jax.grad(loss)(w)
+        step = jnp.asarray(1e-3, w.dtype)
+        return (w - problem.regularizer.majorizer(w).prox(w - step * slope, step)) / step, slope
+
+    gap, slope = missing(w)
+    size = jnp.maximum(jnp.linalg.norm(slope), jnp.finfo(w.dtype).tiny)
+    zero = w == 0
+    norm = lambda v: float(jnp.linalg.norm(v) / size)
+    return Stationarity(norm(jnp.where(zero, 0, gap)), norm(jnp.where(zero, gap, 0)), float(jnp.mean(zero)))

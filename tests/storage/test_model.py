@@ -1,0 +1,140 @@
+"""Model files: the network JAX trained is the one NumPy predicts with, on a machine without JAX too."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scax
+from scax.models import mlp
+from scax.storage import FileError, model
+from scax.storage.network import ACTIVATIONS
+from scax.tables import Preprocess, TableError, Tally
+
+
+def test_numpy_knows_every_activation_of_the_network():
+    assert set(ACTIVATIONS) == set(mlp.ACTIVATIONS)
+
+
+def test_outputs_agree_with_jax(tmp_path, dtype):
+    rng = np.random.default_rng(0)
+    params = [
+        {"weight": rng.normal(size=shape).astype(dtype), "bias": rng.normal(size=shape[1]).astype(dtype)}
+        for shape in ((3, 5), (5, 4), (4, 2))
+    ]
+    x = rng.normal(size=(20, 3)).astype(dtype)
+    for activation in ACTIVATIONS:
+        net = scax.MLP((3, 5, 4, 2), activation=activation, output=activation)
+        scax.save(tmp_path / "m", net, params)
+        found = scax.load(tmp_path / "m").predict(x)
+        assert found.dtype == dtype
+        wanted = jax.jit(net.apply)(jax.tree.map(jnp.asarray, params), jnp.asarray(x))
+        eps = np.finfo(dtype).eps
+        np.testing.assert_allclose(found, wanted, rtol=100 * eps, atol=100 * eps, err_msg=activation)
+
+
+def test_weights_come_back_to_the_bit_and_train_on(tmp_path):
+    net = scax.MLP((3, 4, 1), output="tanh")
+    params = net.init(jax.random.key(0))
+    scax.save(tmp_path / "m", net, params, info={"steps": 7})
+    back = scax.load(tmp_path / "m")
+    assert scax.MLP(back.widths, back.activation, back.output) == net
+    assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), params, back.params))
+    assert back.info == {"steps": 7}
+    model.write_model(tmp_path / "n", back)
+    assert (tmp_path / "n").read_bytes() == (tmp_path / "m").read_bytes()
+
+
+def test_links(tmp_path):
+    x = np.random.default_rng(0).normal(size=(6, 3))
+    for loss, k in ((scax.Logistic(), 1), (scax.Softmax(), 3), (scax.Poisson(), 1), (scax.Huber(1.0), 2)):
+        net = scax.MLP((3, 4, k))
+        scax.save(tmp_path / "m", net, net.init(jax.random.key(2)), loss=loss)
+        found = scax.load(tmp_path / "m")
+        z = found.outputs(x)
+        if isinstance(loss, scax.Logistic | scax.Softmax):
+            p = found.predict_proba(x)
+            assert p.shape == (6, max(k, 2))
+            np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-6)
+            np.testing.assert_array_equal(found.predict(x), p.argmax(axis=1))
+        else:
+            np.testing.assert_allclose(found.predict(x), np.exp(z[:, 0]) if k == 1 else z, rtol=1e-6)
+            with pytest.raises(ValueError, match="numbers, not classes"):
+                found.predict_proba(x)
+
+
+TABLE = {
+    "size": np.array([1.0, 2, np.nan, 4, 5, 6, 7, 8]),
+    "color": np.array(["r", "g", "b", "r", "g", "b", "r", "r"], object),
+    "price": np.array([10.5, 20, 30, 40, 50, 60, 70, 80]),
+}
+
+
+def test_tables_in_and_units_out(tmp_path, monkeypatch):
+    pre = Preprocess.fit(TABLE, "price")
+    net = scax.MLP((pre.schema.width, 1))
+    params = net.init(jax.random.key(0))
+    scax.save(tmp_path / "m", net, params, preprocess=pre)
+    found = scax.load(tmp_path / "m")
+    expected = (
+        np.asarray(net.apply(params, jnp.asarray(pre.transform(TABLE))))[:, 0] * pre.target_scale + pre.target_mean
+    )
+    np.testing.assert_allclose(found.predict(TABLE), expected, rtol=1e-6)
+    monkeypatch.setattr("scax.tables.table.ROWS", 3)
+    blocks = list(found.blocks(TABLE))
+    assert [len(b) for b in blocks] == [3, 3, 2]
+    np.testing.assert_allclose(np.concatenate(blocks), expected, rtol=1e-6)
+    swapped = {"more": TABLE["size"], "color": TABLE["color"], "size": TABLE["size"]}
+    tally = Tally()
+    np.testing.assert_array_equal(found.predict(swapped, tally), found.predict(TABLE))
+    assert tally.extra == ("more",)
+    with pytest.raises(TableError, match="no column 'size'"):
+        found.predict({"color": TABLE["color"]})
+
+
+def test_refused(tmp_path):
+    net = scax.MLP((3, 1))
+    params = net.init(jax.random.key(0))
+    with pytest.raises(FileError, match=r"scax\.MLP, got function"):
+        scax.save(tmp_path / "m", net.apply.__func__, params)
+    with pytest.raises(FileError, match="weights"):
+        scax.save(tmp_path / "m", scax.MLP((4, 1)), params)
+    with pytest.raises(FileError, match="not finite"):
+        scax.save(tmp_path / "m", net, [{"weight": np.full((3, 1), np.nan), "bias": np.zeros(1)}])
+    with pytest.raises(FileError, match="loss=Hinge"):
+        scax.save(tmp_path / "m", net, params, loss="Hinge")
+    with pytest.raises(FileError, match=r"3 inputs .* 5 encoded features"):
+        scax.save(tmp_path / "m", net, params, preprocess=Preprocess.fit(TABLE, "price"))
+    assert not list(tmp_path.iterdir())
+    scax.save(tmp_path / "m", net, params)
+    with pytest.raises(ValueError, match=r"shape \(n, 3\)"):
+        scax.load(tmp_path / "m").predict(np.zeros((2, 4)))
+
+
+def test_predicts_where_only_numpy_is_installed(tmp_path):
+    pre = Preprocess.fit(TABLE, "price")
+    net = scax.MLP((pre.schema.width, 3, 1))
+    scax.save(tmp_path / "m", net, net.init(jax.random.key(0)), preprocess=pre)
+    code = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in "jax jaxlib jaxtyping ml_dtypes optax polars pandas safetensors sklearn".split():
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Block())
+import scax
+model = scax.load(sys.argv[1])
+table = {"size": [1.0, 2.0, None], "color": ["r", "g", "purple"]}
+print(*model.predict(table).tolist())
+"""
+    run = subprocess.run([sys.executable, "-c", code, tmp_path / "m"], check=True, capture_output=True, text=True)
+    expected = scax.load(tmp_path / "m").predict({"size": [1.0, 2.0, None], "color": ["r", "g", "purple"]})
+    assert [float(v) for v in run.stdout.split()] == expected.tolist()
+
+
+def test_a_model_prints_as_a_line():
+    layers = tuple((np.ones((a, b)), np.ones(b)) for a, b in ((2, 3), (3, 1)))
+    assert repr(model.Model(layers, "tanh", "linear", "identity")) == "Model(2/3/1, tanh, identity, 13 weights)"
