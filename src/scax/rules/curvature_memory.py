@@ -3,9 +3,9 @@
     τ‖δ − βδ_prev‖²  +  ς‖B(δ − βδ_prev)‖²,        BᵀB ≈ M = the average of JᵀWJ over batches seen
 
 W is s½H with H's diagonal alone. B has few rows, the largest eigenvectors of M times the roots of their eigenvalues.
-They act as samples with a squared loss that come with every batch (`linearize.Remembered`): a step that would change
-what batches before have settled has to be paid for by this one. FISTA feels the stiffness; Newton does not. At a batch
-that is looked at, with its rows R, RᵀR = JᵀWJ, and its share a,
+They act as samples with a squared loss that come with every batch (`linearize.WithMemoryRows`): a step that would
+change what batches before have settled has to be paid for by this one. FISTA feels the stiffness; Newton does not. At a
+batch that is looked at, with its rows R, RᵀR = JᵀWJ, and its share a,
 
     X = [√(1−a) B; √a R],      XXᵀ = UΛUᵀ,      B ← U_rᵀX,      ‖B_j‖² = Λ_j
 
@@ -150,7 +150,7 @@ def in_use(sca: Any) -> LowRank | None:
     metric = sca.metric
     if metric is None or not metric.automatic:
         return metric
-    plain = sca.blocks is None and sca.surrogate == "partial" and sca.problem.regularizer.smooth
+    plain = sca.blocks is None and sca.surrogate == "partial" and sca.problem.regularizer.is_smooth
     return metric if plain and isinstance(sca.damping, Relative) else None
 
 

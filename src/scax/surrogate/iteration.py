@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ..batch import Batch
-from ..linearize import Linearization, Paired, Remembered, WithGram, linearize
-from ..linearize.network import Network
+from ..linearize import Linearization, WithGram, WithMemoryRows, WithPairs, linearize
+from ..linearize.network import NetworkFunction
 from ..linearize.structured import Plan
 from ..problem import Problem
 from ..rules.curvature_memory import Held, LowRank
@@ -29,7 +29,7 @@ class Iteration:
     def __init__(self, problem: Problem, state, batch: Batch, blocks: Blocks | None = None, parallel: Any = None):
         self.problem, self.state, self.batch = problem, state, batch
         self.blocks, self.parallel = blocks, parallel
-        self.network = Network(problem, state.layout, state.frozen)
+        self.network = NetworkFunction(problem, state.layout, state.frozen)
         self.rows, self.pairs = problem.rows(batch)
         self.shares = batch.shares(state.w.dtype)
 
@@ -83,10 +83,10 @@ class Iteration:
         datafit = Datafit(problem.loss, self.targets, rho * self.shares)
         if self.pairs is not None and problem.manifold is not None:
             datafit = datafit.with_rows(jnp.asarray(problem.manifold.strength * self.pairs.weight, w.dtype))
-            lin = Paired(lin, self.pairs, self.batch.size)
+            lin = WithPairs(lin, self.pairs, self.batch.size)
         center = None
         if held is not None and strength is not None:  # ς‖B(δ − βδ_prev)‖², with βδ_prev as the origin
-            lin = Remembered(lin, held.rows, held.squares, carried)
+            lin = WithMemoryRows(lin, held.rows, held.squares, carried)
             datafit = datafit.with_rows(strength * jnp.ones(lin.outputs.shape[0] - lin.samples, w.dtype))
             center, carried = carried, None
             w = w if center is None else w + center
@@ -156,7 +156,7 @@ class Iteration:
         signs = jax.random.rademacher(jax.random.key(self.state.count), (lin.outputs.shape[1],), whole.dtype)
         signs = signs if lin.outputs.shape[1] > 1 else jnp.ones_like(signs)
         root = self.shares[:, None] * jnp.sqrt(self._diagonal(lin)) * signs
-        common = lin.pulled_square(self._padded(lin, root))
+        common = lin.vjp_norm_squared(self._padded(lin, root))
         rows = self.effective_rows()
         # about the mean of L rows S is too small by the factor 1 − 1/L; a hundredth of S: signs may say too much
         about = jnp.maximum(whole - common, whole / 100) / jnp.maximum(1 - 1 / rows, 0.5)

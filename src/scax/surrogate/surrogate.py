@@ -1,6 +1,6 @@
 """The convex problem of one iteration.
 
-    min_δ  Φ(z0 + Jδ) + cᵀδ + μ‖δ‖² + rough(w_n + δ),        δ = w − w_n
+    min_δ  Φ(z0 + Jδ) + cᵀδ + μ‖δ‖² + nonsmooth(w_n + δ),        δ = w − w_n
 
     Φ   ρ × average loss of the linearized network, manifold rows, rows remembered  (`datafit`)
     c   (1−ρ) d − 2τβ δ_prev + ridge · w_n                                       (`linear`)
@@ -51,24 +51,24 @@ class Surrogate:
     def value(self, delta: Float[Array, "q"]) -> Float[Array, ""]:
         """The surrogate at w_n + δ, up to terms that do not depend on δ."""
         value = self.linear @ delta + self.curvature * (delta @ delta)
-        value = value + self.regularizer.rough(self.w + delta)
+        value = value + self.regularizer.nonsmooth(self.w + delta)
         return value if self.datafit is None else value + self.datafit.value(self.lin.outputs + self.lin.jvp(delta))
 
     def prox(self, slope: Float[Array, "q"], center: Float[Array, "q"], weight) -> Float[Array, "q"]:
-        """argmin_δ  (slope + c)ᵀδ + μ‖δ‖² + ½ weight ‖δ − center‖² + rough(w_n + δ)."""
+        """argmin_δ  (slope + c)ᵀδ + μ‖δ‖² + ½ weight ‖δ − center‖² + nonsmooth(w_n + δ)."""
         total = 2 * self.curvature + weight
         free = (weight * center - self.linear - slope) / total
-        return self.regularizer.prox_rough(self.w + free, 1 / total) - self.w
+        return self.regularizer.prox_nonsmooth(self.w + free, 1 / total) - self.w
 
     def dual(self, v: Float[Array, "m k"], z: Float[Array, "m k"]) -> Float[Array, ""]:
         """The dual objective at v = ∇Φ(z): a lower bound on the surrogate's minimum.
 
-        −Φ*(v) + vᵀz0 − Ψ*(−Jᵀv) with Ψ(δ) = cᵀδ + μ‖δ‖² + rough(w_n + δ). At a gradient Φ*(v) = vᵀz − Φ(z), so no
+        −Φ*(v) + vᵀz0 − Ψ*(−Jᵀv) with Ψ(δ) = cᵀδ + μ‖δ‖² + nonsmooth(w_n + δ). At a gradient Φ*(v) = vᵀz − Φ(z), so no
         conjugate of the loss is needed, and Ψ* is attained at a prox.
         """
         slope = self.lin.vjp(v)
         best = self.prox(slope, jnp.zeros_like(self.w), 0.0)
-        low = (slope + self.linear) @ best + self.curvature * (best @ best) + self.regularizer.rough(self.w + best)
+        low = (slope + self.linear) @ best + self.curvature * (best @ best) + self.regularizer.nonsmooth(self.w + best)
         return self.datafit.value(z) + jnp.sum(v * (self.lin.outputs - z)) + low
 
     def take(self, index: Array, mask: Float[Array, "b"], overlap: float = 1.0) -> "Surrogate":
