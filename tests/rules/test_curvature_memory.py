@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import scax
-from scax.rules import curvature_memory as memory
 from scax.linearize import Dense
+from scax.rules import curvature_memory as memory
 from scax.surrogate.iteration import Iteration
 
-from .cases import rows
+from tests.cases import rows
 
 LAM, TAU = 0.01, 0.003
 
