@@ -55,4 +55,12 @@ def bind(eqn, values: list) -> list:
     return list(out) if eqn.primitive.multiple_results else [out]
 
 
+def scan_sizes(eqn) -> tuple[int, int]:
+    """(constants, carried values) of a scan: how many of its inputs are which, the rest being scanned over."""
+    if "num_consts" in eqn.params:
+        return eqn.params["num_consts"], eqn.params["num_carry"]
+    constants, carried, _ = eqn.params["ft_in"].unpack()  # JAX 0.12
+    return len(constants.vals), len(carried.vals)
+
+
 check_version()

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from .._compat import Literal, bind
+from .._compat import Literal, bind, scan_sizes
 
 #: primitives that only rearrange a parameter
 REARRANGING = {"reshape", "transpose", "squeeze", "expand_dims", "convert_element_type", "copy", "broadcast_in_dim"}
@@ -131,7 +131,7 @@ def find_uses(jaxpr, leaves: int) -> dict[int, list[Use]]:
                 for out, view in zip(eqn.outvars, visit(body, inner, (*path, i), repeats), strict=True):
                     if view is not None:
                         views[out] = view
-            elif name == "scan" and not any(inputs[eqn.params["num_consts"] :]):
+            elif name == "scan" and not any(inputs[scan_sizes(eqn)[0] :]):
                 body = eqn.params["jaxpr"].jaxpr
                 inner = {v: view for v, view in zip(body.invars, inputs, strict=True) if view is not None}
                 for view in visit(body, inner, (*path, i), (*repeats, eqn.params["length"])):
@@ -236,7 +236,7 @@ def _run(jaxpr, consts, args, path: Path, uses, probes) -> tuple[list, dict]:
 def _run_scan(eqn, values, here: Path, uses, probes):
     """A scan whose body has probes: one per step, and what the parameter met at every step."""
     body, p = eqn.params["jaxpr"], eqn.params
-    fixed, carried = p["num_consts"], p["num_carry"]
+    fixed, carried = scan_sizes(eqn)
     consts, init, xs = values[:fixed], values[fixed : fixed + carried], values[fixed + carried :]
 
     def step(carry, inputs):
