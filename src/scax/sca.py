@@ -7,7 +7,7 @@ d_{n+1} = (1−ρ) d_n + ρ · 1/L Σ_{i∈B} ∇l_i(w_n)
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -67,6 +67,16 @@ class Info:
     averaging: Float[Array, ""]
     damping: Float[Array, ""]
 
+    @property
+    def records(self) -> dict[str, Array]:
+        """What the history shows, averaged over the steps between two records."""
+        return {
+            "batch_loss": self.loss,
+            "accepted": self.accepted,
+            "damping": self.damping,
+            "step_size": self.step_size,
+        }
+
 
 @struct
 class SCA:
@@ -86,6 +96,8 @@ class SCA:
     parallel    None, or Parallel(mesh, scheme=…): the step spread over devices
     acceptance  True, False (every finite step is taken), or an Acceptance with its own bounds
     """
+
+    solves_prox: ClassVar[bool] = True  # the surrogate contains R itself: a run may end with exact zeros
 
     problem: Problem
     _: dataclasses.KW_ONLY

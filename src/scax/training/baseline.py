@@ -35,6 +35,11 @@ class BaselineState:
 class BaselineInfo:
     loss: Float[Array, ""]  # the batch's objective before the step
 
+    @property
+    def records(self) -> dict[str, Array]:
+        """What the history shows, averaged over the steps between two records."""
+        return {"batch_loss": self.loss}
+
 
 @struct
 class Baseline:
@@ -50,9 +55,9 @@ class Baseline:
 
     def init(self, params: PyTree) -> BaselineState:
         layout = self.problem.layout(params)
-        trained, frozen = layout.leaves(self.problem.regularizer.admit(layout.flatten(params))), layout.split(params)[1]
-        mean = None if self.mean_power is None else trained
-        return BaselineState(trained, mean, self.optimizer.init(trained), jnp.asarray(0, jnp.int32), frozen, layout)
+        if not self.problem.regularizer.is_smooth:
+            self.problem.regularizer.admit(layout.flatten(params))  # refuses what it does not admit
+        return _init(self, params, layout)
 
     def step(self, state: BaselineState, batch: Any) -> tuple[BaselineState, BaselineInfo]:
         """One iteration on one mini-batch."""
@@ -73,6 +78,14 @@ def baseline(optimizer, problem: Problem, *, mean_power: Number | None = None) -
     if mean_power is not None:
         checks.nonnegative("mean_power", mean_power)
     return Baseline(problem, optax.with_extra_args_support(optimizer), mean_power)
+
+
+@jax.jit(static_argnames="layout")
+def _init(self: Baseline, params: PyTree, layout: Layout) -> BaselineState:
+    trained, frozen = layout.leaves(self.problem.regularizer.admit(layout.flatten(params))), layout.split(params)[1]
+    mean = None if self.mean_power is None else trained
+    optimizer = self.optimizer.init(trained)
+    return BaselineState(trained, mean, optimizer, jnp.zeros((), jnp.int32), frozen, layout)
 
 
 @jax.jit
