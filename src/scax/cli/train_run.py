@@ -18,7 +18,9 @@ from ..runs.checks import check_folder
 from ..runs.config import TrainConfig
 from ..runs.reading import survey
 from ..runs.tensorboard import EventFiles
-from ..storage.run_folder import locked
+from ..storage import remove_parts
+from ..storage.run_files import read_environment
+from ..storage.run_folder import locked, other_versions
 from ..training.scores import SCORES, one_class
 from ..training.strength import STRENGTHS
 from . import interrupts
@@ -67,8 +69,16 @@ def again(folder: Path, save_every: float, machine: bool, events: Path | None = 
         return
     check_folder(folder)
     with locked(folder) if hosts.first() else contextlib.nullcontext(), _resumable(folder):
+        if hosts.first():
+            remove_parts(folder)
         with interrupts.anywhere():
             session = sessions.resume(folder)
+        if (changed := other_versions(read_environment(folder)["packages"])) and hosts.first():
+            say(
+                f"scax: warning: the run was started with {changed}: its last bits may differ from those of a run that "
+                "was not stopped.",
+                file=sys.stderr,
+            )
         if not machine:
             say(f"Resuming {folder} at step {session.step:,} of {session.config.steps:,}.")
         with interrupts.patient(_go_on(folder)):
