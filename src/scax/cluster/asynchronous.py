@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from .. import checks
+from .._extras import required_by
 from ..batch import Batch
 from ..sca import SCA, State
 from ..storage.checkpoint import load_checkpoint, save_checkpoint
@@ -142,10 +143,8 @@ def train_async(
     The history has one entry: changes taken in, their mean and greatest age, how many were refused as too old, and
     deaths; ages and the mean batch loss since the server last started.
     """
-    try:
+    with required_by("scax.train_async"):
         import ray
-    except ImportError:
-        raise ImportError("train_async needs Ray: pip install 'scax[ray]'") from None
     if not isinstance(sca, SCA):
         raise TypeError(f"sca must be a scax.SCA, got {sca!r}.")
     for name, value in (("steps", steps), ("workers", workers), ("batch_size", batch_size), ("every", every)):
