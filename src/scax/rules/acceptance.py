@@ -1,5 +1,6 @@
 """Which steps are taken. Finite is not the same as right."""
 
+import dataclasses
 from collections.abc import Callable
 
 import jax
@@ -9,13 +10,25 @@ from jaxtyping import Array, Bool, Float, Int
 from .. import checks
 from .._struct import Number, struct
 from ..status import Status
+from .base import Scalar, Seen
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A step that might be taken."""
+
+    status: Int[Array, ""]  # the solver's
+    optimality: Scalar  # the solver's own residual, relative
+    step_norm: Scalar
+    before: Scalar  # U on this batch at w_n
+    after: Callable[[], Scalar]  # and at the proposal
 
 
 @struct
 class Acceptance:
     """A step is taken if its solver's own residual is at most `residual`, and if it does not raise the objective of
     the very batch it was computed from by more than `rise` times the objective's recent level. Where an iterate turns
-    out to have gone astray, the run goes on from the averaged iterate."""
+    out to be far off, the run goes on from the averaged iterate."""
 
     residual: Number = 0.15
     rise: Number = 1.0
@@ -26,43 +39,38 @@ class Acceptance:
         checks.positive("rise", self.rise)
         checks.fraction("memory", self.memory)
 
-    def inaccurate(self, optimality: Float[Array, ""]) -> Bool[Array, ""]:
-        return ~(optimality <= self.residual)  # written so that NaN counts as inaccurate
+    def init(self, w: Float[Array, "q"]) -> Scalar:
+        """The recent level of |U| on batches."""
+        return jnp.zeros((), w.dtype)
 
-    def rose(self, before: Float[Array, ""], after: Float[Array, ""], level: Float[Array, ""]) -> Bool[Array, ""]:
-        return ~(after - before <= self.rise * level)
+    def is_far_off(self, level: Scalar, seen: Seen, average: Callable[[], Scalar] | None) -> Bool[Array, ""]:
+        """Whether w_n is far off, by a batch that it has not been fitted to: U is far above its recent level there,
+        and the averaged iterate, whose U is `average()`, does better by as much. Only an alarm costs a pass."""
+        if average is None:
+            return jnp.asarray(False)
+        alarm = (seen.step > 0) & self._exceeds(seen.objective, level, level)
+        other = jax.lax.cond(alarm, average, lambda: jnp.full_like(seen.objective, jnp.inf))
+        return alarm & jnp.isfinite(other) & self._exceeds(seen.objective, other, level)
 
-    def lost(
-        self,
-        before: Float[Array, ""],
-        level: Float[Array, ""],
-        n: Int[Array, ""],
-        at_mean: Callable[[], Float[Array, ""]],
-    ) -> Bool[Array, ""]:
-        """Whether w_n has gone astray, judged on a batch it has not seen: U is far above its recent level there, and
-        the averaged iterate does better by as much. Only the first, if it happens, costs a forward pass."""
-        far = lambda a, b: ~(a - b <= self.rise * level)  # written so that NaN counts as far
-        alarm = (n > 0) & far(before, level)
-        other = jax.lax.cond(alarm, at_mean, lambda: jnp.full_like(before, jnp.inf))
-        return alarm & jnp.isfinite(other) & far(before, other)
-
-    def track(self, level: Float[Array, ""], before: Float[Array, ""], n: Int[Array, ""]) -> Float[Array, ""]:
-        """The recent level of |U| on the batches seen, this one included unless it is not finite."""
-        now, keep = jnp.abs(before), jnp.where(n == 0, 0, self.memory)
+    def track(self, level: Scalar, seen: Seen) -> Scalar:
+        """The recent level of |U| on batches, this one included unless it is not finite."""
+        now, keep = jnp.abs(seen.objective), jnp.where(seen.step == 0, 0, self.memory)
         return jnp.where(jnp.isfinite(now), jnp.maximum(keep * level + (1 - keep) * now, now), level)
 
+    def decide(self, level: Scalar, trial: Trial) -> tuple[Bool[Array, ""], Int[Array, ""]]:
+        """(whether the step is taken, status): the first thing that is wrong decides."""
+        inaccurate = ~(trial.optimality <= self.residual)  # written so that NaN counts as inaccurate
+        rose = self._exceeds(trial.after(), trial.before, level)
+        status = jnp.where(rose, Status.OBJECTIVE_ROSE, trial.status)
+        status = jnp.where(inaccurate, Status.INACCURATE, status)
+        accepted, status = accept_finite(dataclasses.replace(trial, status=status))
+        return accepted & ~inaccurate & ~rose, status
 
-def verdict(
-    finite: Bool[Array, ""],
-    converged: Bool[Array, ""],
-    inaccurate: Bool[Array, ""],
-    rose: Bool[Array, ""],
-    lost: Bool[Array, ""],
-) -> tuple[Bool[Array, ""], Int[Array, ""]]:
-    """(accepted, status): the first thing that is wrong decides."""
-    accepted = finite & ~inaccurate & ~rose & ~lost
-    status = jnp.where(converged, Status.OK, Status.NOT_CONVERGED)
-    status = jnp.where(rose, Status.OBJECTIVE_ROSE, status)
-    status = jnp.where(inaccurate, Status.INACCURATE, status)
-    status = jnp.where(finite, status, Status.NOT_FINITE)
-    return accepted, jnp.where(lost, Status.RESTORED, status)
+    def _exceeds(self, a: Scalar, b: Scalar, level: Scalar) -> Bool[Array, ""]:
+        return ~(a - b <= self.rise * level)  # written so that NaN counts as more
+
+
+def accept_finite(trial: Trial) -> tuple[Bool[Array, ""], Int[Array, ""]]:
+    """(whether the step is taken, status) where every finite step is."""
+    finite = jnp.isfinite(trial.step_norm)
+    return finite, jnp.where(finite, trial.status, Status.NOT_FINITE)
