@@ -24,7 +24,7 @@ import scax
 from benchmarks.steps import describe_machine, looped
 from scax.layout import Layout
 from scax.linearize import linearize
-from scax.linearize.network import Network
+from scax.linearize.network import NetworkFunction
 from scax.solvers import Fista, Semismooth
 from scax.solvers.choose import ENOUGH
 from scax.surrogate.datafit import Datafit
@@ -58,7 +58,7 @@ def surrogate(widths, batch, penalty, tau):
     problem = scax.Problem(net.apply, scax.Squared(), PENALTIES[penalty](STRENGTH, params))
 
     def build(w, x, y, tau):
-        lin = linearize(Network(problem, layout, ()), w, x, "structured")
+        lin = linearize(NetworkFunction(problem, layout, ()), w, x, "structured")
         datafit = Datafit(problem.loss, y[:, None], jnp.full(batch, 1 / batch))
         return Surrogate.build(datafit, lin, w, None, None, tau, problem.regularizer)
 

@@ -96,7 +96,7 @@ class Parts:
                     bound = min(bound, float(part.bound))
         return Parts(ridge, l1, group, ids, bound)
 
-    def rough(self, w: np.ndarray) -> float:
+    def nonsmooth(self, w: np.ndarray) -> float:
         """R without its ridge."""
         value = self.l1 * np.abs(w).sum()
         if self.ids is not None:
@@ -107,7 +107,7 @@ class Parts:
         return [np.flatnonzero(self.ids == p) for p in range(self.ids.max() + 1)]
 
     def violation(self, w: np.ndarray, slope: np.ndarray) -> float:
-        """dist(−slope, ∂rough(w)): zero where w minimizes (smooth part with this slope) + rough.
+        """dist(−slope, ∂nonsmooth(w)): zero where w minimizes (smooth part with this slope) + nonsmooth.
 
         Away from zero a group pulls along w_p/‖w_p‖; at zero it absorbs whatever ℓ1 leaves of the slope, up to its
         threshold. ℓ1 pulls by its strength along the sign, or anything between at zero; a bound holds what pushes out.

@@ -124,7 +124,7 @@ def test_frozen_leaves_stay_bit_for_bit_and_act_as_constants(regularizer):
         assert a.params[name].dtype == params[name].dtype
     for name in ("shift", "out"):
         # a sparse step is solved to a relative duality gap of 1e-6: ‖δ − δ*‖ ≤ √(gap · F/μ), about 1e-3
-        atol = 1e-6 if regularizer.smooth else 1e-3
+        atol = 1e-6 if regularizer.is_smooth else 1e-3
         np.testing.assert_allclose(a.params[name], b.params[name], rtol=1e-4, atol=atol)
         assert not np.array_equal(a.params[name], params[name])
 

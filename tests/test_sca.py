@@ -337,8 +337,8 @@ def test_explain_says_the_solver_and_why():
         assert f"  {name}: " in text  # what each would cost
     assert "closed-form" in scax.SCA(problem, surrogate="full").explain(params, x)
     assert "blocks: 2 by layer" in scax.SCA(problem, blocks=scax.Blocks(2, by="layer")).explain(params, x)
-    rough = scax.Problem(problem.apply, problem.loss, scax.L1(1e-3))
-    assert "L1 is not smooth" in scax.SCA(rough).explain(params, x)
+    nonsmooth = scax.Problem(problem.apply, problem.loss, scax.L1(1e-3))
+    assert "L1 is not smooth" in scax.SCA(nonsmooth).explain(params, x)
 
 
 # -- state is a pytree -------------------------------------------------------------------------------

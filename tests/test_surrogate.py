@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 import scax
 from scax.layout import Layout
 from scax.linearize import linearize
-from scax.linearize.network import Network
+from scax.linearize.network import NetworkFunction
 from scax.solvers import Fista
 from scax.surrogate.datafit import Datafit
 from scax.surrogate.surrogate import Surrogate
@@ -31,7 +31,7 @@ def setting(loss, regularizer):
     w = layout.flatten(params)
     x, y = jnp.asarray(rows(2, L)), jnp.asarray(LOSSES[loss].draw(3, L, K))
     part = LOSSES[loss].loss
-    network = Network(scax.Problem(net.apply, part), layout, ())
+    network = NetworkFunction(scax.Problem(net.apply, part), layout, ())
     return network, w, x, part, part.targets(y, K), REGULARIZERS[regularizer](w.size)
 
 
@@ -150,7 +150,7 @@ def test_prox_is_the_minimizer_of_its_definition(regularizer, x64):
             (slope + surrogate.linear) @ d
             + surrogate.curvature * d @ d
             + weight / 2 * jnp.sum((d - center) ** 2)
-            + surrogate.regularizer.rough(surrogate.w + d)
+            + surrogate.regularizer.nonsmooth(surrogate.w + d)
         )
 
     best = surrogate.prox(slope, center, weight)

@@ -37,7 +37,7 @@ def explain(sca, params: PyTree, x: Any) -> str:
     setting = Iteration(problem, state, Batch(x, jnp.zeros((n, k)), None, pairs)).setting()
     choice = sca.solver.choose(setting)
     lines.append(f"solver {choice.solver.name}: {choice.reason}")
-    if problem.regularizer.smooth:
+    if problem.regularizer.is_smooth:
         lines += [f"  {name}: {cost}" for name, cost in sorted(costs(setting).items())]
     if setting.plan is not None and choice.solver.jacobian == "structured":
         lines += ["network:", *(f"  {line}" for line in setting.plan.describe(setting.rows, k))]

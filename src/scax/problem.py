@@ -141,7 +141,7 @@ class Problem:
 
     def penalty(self, trained: tuple) -> Float[Array, ""]:
         """R(w), leaf by leaf where it is a plain ridge."""
-        if self.regularizer.smooth:
+        if self.regularizer.is_smooth:
             return jnp.asarray(sum(jnp.sum(leaf**2) for leaf in trained)) * (self.regularizer.ridge / 2)
         return self.regularizer.value(jnp.concatenate([jnp.ravel(leaf) for leaf in trained]))
 

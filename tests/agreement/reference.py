@@ -14,7 +14,7 @@ from tests.cases import Parts
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """The convex problem of one iteration, F(δ) = ρ Σ share_i l(z_i + J_i δ) + cᵀδ + μ‖δ‖² + rough(w + δ)."""
+    """The convex problem of one iteration, F(δ) = ρ Σ share_i l(z_i + J_i δ) + cᵀδ + μ‖δ‖² + nonsmooth(w + δ)."""
 
     apply: object
     loss: object
@@ -58,10 +58,10 @@ class Reference:
 
     def value(self, delta):
         """F(δ)."""
-        return self._smooth(delta) + self.parts.rough(self.w + delta)
+        return self._smooth(delta) + self.parts.nonsmooth(self.w + delta)
 
     def slope(self, delta):
-        """The gradient of everything but `rough`."""
+        """The gradient of everything but `nonsmooth`."""
         g = self.formulas[1](self.loss, self.outputs(delta), self.targets)
         return self.jacobian.T @ (self.scale[:, None] * g).ravel() + self.linear + 2 * self.mu * delta
 

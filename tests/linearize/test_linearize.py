@@ -8,9 +8,9 @@ import pytest
 import scax
 from scax.batch import Pairs
 from scax.layout import Layout
-from scax.linearize import FORMS, Paired, linearize
+from scax.linearize import FORMS, WithPairs, linearize
 from scax.linearize.base import spectral_norm
-from scax.linearize.network import Network
+from scax.linearize.network import NetworkFunction
 from tests.cases import convolution, convolution_params, mlp, recurrent, recurrent_params, rows, start
 
 N = 5
@@ -52,7 +52,7 @@ def test_forms_agree_with_the_jacobian(form, name, paired, x64):
     apply, params, x = NETWORKS[name]()
     x, layout = jnp.asarray(x), Layout.of(params)
     w = layout.flatten(params)
-    network = Network(scax.Problem(apply, scax.Squared()), layout, ())
+    network = NetworkFunction(scax.Problem(apply, scax.Squared()), layout, ())
     z, jacobian = network(w, x), jax.jacrev(lambda w: network(w, x))(w)
     if paired:  # the first four rows, then three differences
         p = pairs()
@@ -66,7 +66,7 @@ def test_forms_agree_with_the_jacobian(form, name, paired, x64):
     @jax.jit
     def said(w, x, delta, v):
         lin = linearize(network, w, x, form)
-        lin = Paired(lin, pairs(), 4) if paired else lin
+        lin = WithPairs(lin, pairs(), 4) if paired else lin
         assert lin.size == w.size
         return {
             "outputs": lin.outputs,

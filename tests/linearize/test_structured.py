@@ -7,7 +7,7 @@ import pytest
 
 import scax
 from scax.linearize import linearize, structured
-from scax.linearize.network import Network
+from scax.linearize.network import NetworkFunction
 from scax.solvers.linear.cholesky import by_cholesky, in_one_kernel
 
 
@@ -110,7 +110,7 @@ def test_structured_is_the_jacobian(network, by_layers, x64, monkeypatch):
     apply, params, x = network(rng)
     problem = scax.Problem(apply, scax.Squared())
     layout = problem.layout(params)
-    net, w = Network(problem, layout, ()), layout.flatten(params)
+    net, w = NetworkFunction(problem, layout, ()), layout.flatten(params)
     delta, v = draw(rng, w.size), draw(rng, *problem.outputs(params, x).shape)
 
     def everything(form, w):
@@ -150,7 +150,7 @@ def test_weights_count_as_often_as_they_are_met():
 
     net = scax.Problem(apply, scax.Squared())
     layout = net.layout(layers)
-    network = Network(net, layout, layout.split(layers)[1])
+    network = NetworkFunction(net, layout, layout.split(layers)[1])
     row = jax.ShapeDtypeStruct((6, 6, 2), jnp.float32)
     plan = structured.Plan.of(network, network.split(layout.flatten(layers)), row, 8)
     assert plan.one_pass == 6 * 6 * 5 * (3 * 3 * 2) + 7 * 4 * 4 + 4 * 3

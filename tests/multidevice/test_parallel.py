@@ -173,7 +173,7 @@ def test_training_over_devices():
 
 def test_refusals():
     problem, _, _ = setting()
-    rough = setting(regularizer="l1")[0]
+    nonsmooth = setting(regularizer="l1")[0]
     four = scax.Parallel(DEVICES)
     with pytest.raises(ValueError, match="scheme='rows' is not known"):
         scax.Parallel(scheme="rows")
@@ -184,7 +184,7 @@ def test_refusals():
     with pytest.raises(ValueError, match=r"scheme='blocks' needs blocks=scax.Blocks\(count\)"):
         scax.SCA(problem, parallel=scax.Parallel(DEVICES, scheme="blocks"))
     with pytest.raises(ValueError, match="scheme='exact' shares the Gram matrix of a smooth surrogate and got L1"):
-        scax.SCA(rough, parallel=four)
+        scax.SCA(nonsmooth, parallel=four)
     with pytest.raises(ValueError, match="solver 'cg' does not"):
         scax.SCA(problem, solver="cg", parallel=four)
     with pytest.raises(ValueError, match="leave blocks out"):

@@ -31,7 +31,7 @@ def test_rows_may_be_sharded(regularizer):
         jax.block_until_ready(spread)
     assert info.accepted
     # the gap FISTA reaches in float32 leaves ‖δ − δ*‖ ≤ √(gap · F/μ), about 5e-3
-    np.testing.assert_allclose(spread.w, alone.w, rtol=1e-3, atol=1e-5 if regularizer.smooth else 5e-3)
+    np.testing.assert_allclose(spread.w, alone.w, rtol=1e-3, atol=1e-5 if regularizer.is_smooth else 5e-3)
 
 
 def test_seeds_may_be_sharded():

@@ -21,7 +21,7 @@ def weights(seed, scale=1.0):
 
 
 value = jax.jit(lambda part, w: part.value(w))
-rough = jax.jit(lambda part, w: part.rough(w))
+nonsmooth = jax.jit(lambda part, w: part.nonsmooth(w))
 prox = jax.jit(lambda part, w, step: part.prox(w, step))
 conjugate = jax.jit(lambda part, u, curvature: part.conjugate(u, curvature))
 
@@ -32,7 +32,7 @@ def test_value_is_the_formula(name, seed, x64):
     part = REGULARIZERS[name](Q)
     parts = Parts.of(part)
     w = np.clip(weights(seed), -0.4, 0.4)
-    expected = parts.ridge / 2 * w @ w + parts.rough(w)
+    expected = parts.ridge / 2 * w @ w + parts.nonsmooth(w)
     np.testing.assert_allclose(value(part, w), expected, rtol=1e-12)
 
 
@@ -103,11 +103,11 @@ def test_moreau(name, seed, step, x64):
 @pytest.mark.parametrize("name", REGULARIZERS)
 @given(seed=seeds, curvature=steps)
 def test_fenchel_young(name, seed, curvature, x64):
-    """R̃(x) + R̃*(u) ≥ uᵀx with R̃ = rough + ½ curvature ‖·‖², equality where u is a subgradient at x."""
+    """R̃(x) + R̃*(u) ≥ uᵀx with R̃ = nonsmooth + ½ curvature ‖·‖², equality where u is a subgradient at x."""
     part = REGULARIZERS[name](Q)
     u = weights(seed, 2.0)
-    inside = lambda x: rough(part, x) + curvature / 2 * x @ x
-    touching = part.prox_rough(u / curvature, 1 / curvature)
+    inside = lambda x: nonsmooth(part, x) + curvature / 2 * x @ x
+    touching = part.prox_nonsmooth(u / curvature, 1 / curvature)
     star = conjugate(part, u, curvature)
     np.testing.assert_allclose(inside(touching) + star, u @ touching, rtol=1e-9, atol=1e-9)
     other = part.project(weights(seed + 1))
@@ -149,7 +149,7 @@ def test_gradient_of_a_zero_group_is_zero():
 
 def test_smooth_is_told():
     for name in REGULARIZERS:
-        assert REGULARIZERS[name](Q).smooth is (name in SMOOTH)
+        assert REGULARIZERS[name](Q).is_smooth is (name in SMOOTH)
 
 
 @pytest.mark.parametrize("number", [1, np.float32(1), np.float64(1), np.int64(1), np.array(1.0)])
@@ -201,10 +201,10 @@ def test_refuses_other_nonsense():
 class Cubic(scax.Regularizer):
     """One of the user's own, with a prox of its own."""
 
-    def rough(self, w):
+    def nonsmooth(self, w):
         return jnp.sum(jnp.abs(w) ** 3) / 3
 
-    def prox_rough(self, w, step):
+    def prox_nonsmooth(self, w, step):
         return jnp.sign(w) * 2 * jnp.abs(w) / (1 + jnp.sqrt(1 + 4 * step * jnp.abs(w)))
 
 

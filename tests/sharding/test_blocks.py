@@ -134,7 +134,7 @@ def test_blocks_are_a_loop_over_blocks(loss, regularizer, overlap, x64):
     """Each block's own minimizer with the others at w_n, from first principles, for every loss and penalty."""
     k = max(LOSSES[loss].outputs)
     problem, params, batch = setting(k, loss=loss, regularizer=regularizer, dtype=np.float64)
-    smooth = problem.regularizer.smooth
+    smooth = problem.regularizer.is_smooth
     solver = "auto" if smooth else scax.solvers.Fista(tolerance=1e-13)
     sca = scax.SCA(problem, blocks=scax.Blocks(3, by="random", overlap=overlap), solver=solver, **EXACT)
     state = sca.init(params)
@@ -157,7 +157,7 @@ def test_blocks_are_a_loop_over_blocks(loss, regularizer, overlap, x64):
 def test_blocks_that_count_on_all_others_cannot_overshoot(loss, regularizer, x64):
     """With an overlap of as many as there are the whole surrogate falls, whatever the loss; with 1 it may rise."""
     problem, params, batch = setting(max(LOSSES[loss].outputs), loss=loss, regularizer=regularizer, dtype=np.float64)
-    solver = "auto" if problem.regularizer.smooth else scax.solvers.Fista(tolerance=1e-13)
+    solver = "auto" if problem.regularizer.is_smooth else scax.solvers.Fista(tolerance=1e-13)
     none, rise = np.zeros(Layout.of(params).size), {}
     whole = Reference(problem.apply, problem.loss, problem.regularizer, params, *batch, none, none, 1.0, 0.0, 1e-3)
     for overlap in (1, 8):

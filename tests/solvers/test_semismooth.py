@@ -11,7 +11,7 @@ import scax
 from scax.layout import Layout
 from scax.linearize import linearize
 from scax.linearize.active import Columns, Layered, active, root
-from scax.linearize.network import Network
+from scax.linearize.network import NetworkFunction
 from scax.regularizers.derivative import ProxDerivative
 from scax.solvers import Fista, Semismooth
 from scax.solvers.cost import Setting
@@ -97,7 +97,7 @@ def _random(penalty, seed, strength, tau, n):
 
 def _surrogate(part, w, x, y, linear, tau):
     net = mlp(1)
-    network = Network(scax.Problem(net.apply, scax.Squared()), Layout.of(start(net, 0)), ())
+    network = NetworkFunction(scax.Problem(net.apply, scax.Squared()), Layout.of(start(net, 0)), ())
     lin = linearize(network, w, jnp.asarray(x), "dense")
     datafit = Datafit(scax.Squared(), jnp.asarray(y), jnp.full(len(x), 1 / len(x)))
     return Surrogate.build(datafit, lin, w, jnp.asarray(linear), None, jnp.asarray(tau), part)
@@ -134,8 +134,8 @@ def test_prox_derivatives_are_the_slopes_of_the_prox(x64):
         part = REGULARIZERS[name](11)
         w, u = jnp.asarray(rng.normal(size=11)), jnp.asarray(rng.normal(size=11))
         step, h = 2.0, 1e-6
-        x = part.prox_rough(w, step)
-        slope = (part.prox_rough(w + h * u, step) - part.prox_rough(w - h * u, step)) / (2 * h)
+        x = part.prox_nonsmooth(w, step)
+        slope = (part.prox_nonsmooth(w + h * u, step) - part.prox_nonsmooth(w - h * u, step)) / (2 * h)
         np.testing.assert_allclose(part.prox_derivative(w, x, step).apply(u), slope, atol=1e-6, err_msg=name)
 
 
@@ -151,7 +151,10 @@ def test_layers_and_columns_give_the_same_gram(kind, x64, monkeypatch):
     layout = Layout.of(params)
     w = layout.flatten(params)
     lin = linearize(
-        Network(scax.Problem(net.apply, scax.Squared()), layout, ()), w, jnp.asarray(rows(3, 6, 4)), "structured"
+        NetworkFunction(scax.Problem(net.apply, scax.Squared()), layout, ()),
+        w,
+        jnp.asarray(rows(3, 6, 4)),
+        "structured",
     )
     j = np.asarray(lin.jacobian()).reshape(12, -1)
     groups = scax.neuron_groups(params)
@@ -184,9 +187,9 @@ def test_a_limit_is_reported_and_tolerance_matters(x64):
     short = Semismooth(max_iterations=1).solve(surrogate)
     assert not short.converged
     assert short.iterations == 1
-    rough, fine = Semismooth(tolerance=1e-1).solve(surrogate), Semismooth(tolerance=1e-12).solve(surrogate)
-    assert rough.iterations < fine.iterations
-    assert fine.optimality < 1e-12 < rough.optimality
+    loose, fine = Semismooth(tolerance=1e-1).solve(surrogate), Semismooth(tolerance=1e-12).solve(surrogate)
+    assert loose.iterations < fine.iterations
+    assert fine.optimality < 1e-12 < loose.optimality
 
 
 @pytest.mark.parametrize("regularizer", ["l1", "group", "all"])
@@ -211,10 +214,10 @@ def test_enough_leaves_no_more_than_its_share_of_the_gain(solver, loss, regulari
 
 
 class OwnPenalty(scax.Regularizer):
-    def rough(self, w):
+    def nonsmooth(self, w):
         return jnp.sum(jnp.abs(w))
 
-    def prox_rough(self, w, step):
+    def prox_nonsmooth(self, w, step):
         return jnp.sign(w) * jnp.maximum(jnp.abs(w) - step, 0)
 
 

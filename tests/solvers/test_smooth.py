@@ -85,10 +85,10 @@ def test_an_iteration_limit_is_reported(name, x64):
 
 def test_tolerance_changes_the_result(x64):
     surrogate = build("poisson", "l2")
-    rough = SampleSpaceSolver(tolerance=0.3).solve(surrogate)
+    loose = SampleSpaceSolver(tolerance=0.3).solve(surrogate)
     fine = SampleSpaceSolver().solve(surrogate)
-    assert rough.iterations < fine.iterations
-    assert rough.optimality > fine.optimality
+    assert loose.iterations < fine.iterations
+    assert loose.optimality > fine.optimality
     few = ConjugateGradientsSolver(cg_iterations=2).solve(build("squared", "l2"))
     many = ConjugateGradientsSolver().solve(build("squared", "l2"))
     assert few.optimality > 1e-6 > many.optimality
@@ -119,7 +119,7 @@ def test_auto_chooses_by_size():
     small = auto.choose(Setting(smooth, 10, 2, 10_000))
     assert small.solver.name == "sample-space"
     assert "multiply-adds" in small.reason
-    rough = auto.choose(Setting(scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3)), 10, 2, 100))
-    assert rough.solver.supports(scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3))) is None
-    assert "L1" in rough.reason
+    lasso = auto.choose(Setting(scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3)), 10, 2, 100))
+    assert lasso.solver.supports(scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3))) is None
+    assert "L1" in lasso.reason
     assert Newton().choose(Setting(smooth, 1, 1, 1)).reason == "asked for"

@@ -80,7 +80,7 @@ def parallel(regularizer: Any) -> Any:
         return None
     from ..sharding.mesh import Parallel
 
-    return Parallel(scheme="exact" if regularizer.smooth else "data")
+    return Parallel(scheme="exact" if regularizer.is_smooth else "data")
 
 
 def lost(error: BaseException) -> str | None:

@@ -321,7 +321,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
         widths = (params["layers"][0]["weight"].shape[0], *(len(layer["bias"]) for layer in params["layers"]))
         network = Network(MLP(widths, self._activation()))
         problem = Problem(network, self._loss(), self._regularizer(params, alpha), trainable=TRAINABLE)
-        return SCA(problem, **self._options(problem.regularizer.smooth))
+        return SCA(problem, **self._options(problem.regularizer.is_smooth))
 
     def _regularizer(self, params: dict, alpha: float) -> Regularizer:
         if self.penalty == "l2":

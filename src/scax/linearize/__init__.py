@@ -5,15 +5,15 @@ from jaxtyping import Array, Float
 from .base import Linearization as Linearization
 from .dense import Dense as Dense
 from .matrix_free import MatrixFree as MatrixFree
-from .network import Network
-from .pairs import Paired as Paired
-from .remembered import Remembered as Remembered
+from .memory_rows import WithMemoryRows as WithMemoryRows
+from .network import NetworkFunction
+from .pairs import WithPairs as WithPairs
 from .structured import Structured as Structured
 from .with_gram import WithGram as WithGram
 
 FORMS = {"dense": Dense.of, "matrix-free": MatrixFree, "structured": Structured}
 
 
-def linearize(network: Network, w: Float[Array, "q"], x: Array, form: str) -> Linearization:
+def linearize(network: NetworkFunction, w: Float[Array, "q"], x: Array, form: str) -> Linearization:
     """f and J of `network(w, x) -> [n, k]` at w, J in the form asked for."""
     return FORMS[form](network, w, x)

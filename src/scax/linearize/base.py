@@ -30,7 +30,7 @@ class Linearization:
 
     @property
     def samples(self) -> int:
-        """Rows of the loss; those below belong to the proximal term (`Remembered`)."""
+        """Rows of the loss; those below belong to the proximal term (`WithMemoryRows`)."""
         return self.outputs.shape[0]
 
     def jvp(self, delta: Float[Array, "q"]) -> Float[Array, "n k"]:
@@ -54,11 +54,11 @@ class Linearization:
         one message."""
         return self.gram(), self.jvp(delta), None if more is None else jax.vmap(self.jvp)(more)
 
-    def moved(self, h: Float[Array, "q"], v: Float[Array, "n k"]) -> Float[Array, "q"]:
+    def add_vjp(self, h: Float[Array, "q"], v: Float[Array, "n k"]) -> Float[Array, "q"]:
         """h + Jᵀ v: asked for together, so that devices which share J add up their shares before they send them."""
         return h + self.vjp(v)
 
-    def pulled_square(self, v: Float[Array, "n k"]) -> Float[Array, ""]:
+    def vjp_norm_squared(self, v: Float[Array, "n k"]) -> Float[Array, ""]:
         """‖Jᵀ v‖²: asked for as such, so that devices which share J exchange one number."""
         return jnp.sum(self.vjp(v) ** 2)
 
@@ -97,4 +97,4 @@ def spectral_norm(lin: Linearization, dtype, rounds: int = 12) -> Float[Array, "
         return v / jnp.maximum(jnp.linalg.norm(v), jnp.finfo(dtype).tiny)
 
     v = jax.lax.fori_loop(0, rounds, turn, start / jnp.linalg.norm(start))
-    return lin.pulled_square(v)
+    return lin.vjp_norm_squared(v)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .base import Linearization, exact
-from .network import Network
+from .network import NetworkFunction
 
 
 class Dense(Linearization):
@@ -15,7 +15,7 @@ class Dense(Linearization):
         self.outputs, self.matrix, self.size = outputs, matrix, matrix.shape[-1]
 
     @staticmethod
-    def of(network: Network, w: Float[Array, "q"], x) -> "Dense":
+    def of(network: NetworkFunction, w: Float[Array, "q"], x) -> "Dense":
         """Sample by sample: row i of J needs only row i of x."""
 
         def one(row):

@@ -6,13 +6,13 @@ from jaxtyping import Array, Float
 
 from .base import Linearization
 from .dense import Dense
-from .network import Network
+from .network import NetworkFunction
 
 
 class MatrixFree(Linearization):
     """J δ by `jax.linearize`, Jᵀ v by its transpose: one forward or backward pass each, nothing stored."""
 
-    def __init__(self, network: Network, w: Float[Array, "q"], x: Array):
+    def __init__(self, network: NetworkFunction, w: Float[Array, "q"], x: Array):
         self.network, self.w, self.x, self.size = network, w, x, w.shape[0]
         self.outputs, self._jvp = jax.linearize(lambda w: network(w, x), w)
         self._vjp = jax.linear_transpose(self._jvp, w)

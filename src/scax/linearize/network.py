@@ -10,7 +10,7 @@ from ..problem import Problem
 
 
 @dataclasses.dataclass(frozen=True)
-class Network:
+class NetworkFunction:
     """f(w; x) ∈ [n, k], the frozen parameters being part of it."""
 
     problem: Problem

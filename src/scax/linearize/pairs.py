@@ -8,7 +8,7 @@ from .base import Linearization
 from .dense import Dense
 
 
-class Paired(Linearization):
+class WithPairs(Linearization):
     """E J, where E keeps the batch's own rows and appends one row f_left − f_right per pair.
 
     Every solver then serves the manifold penalty unchanged: the appended rows are samples with a squared loss and
@@ -30,8 +30,8 @@ class Paired(Linearization):
     def vjp(self, v):
         return self.base.vjp(self._transposed(v)[0])
 
-    def moved(self, h, v):
-        return self.base.moved(h, self._transposed(v)[0])
+    def add_vjp(self, h, v):
+        return self.base.add_vjp(h, self._transposed(v)[0])
 
     def jacobian(self):
         return self._rows(self.base.jacobian())

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from .base import Linearization, exact
 from .dense import Dense
-from .network import Network
+from .network import NetworkFunction
 from .walk import Path, Use, evaluate, find_uses, multiply_adds, same_matrix
 
 
@@ -45,7 +45,7 @@ class Plan:
         return max(multiply_adds(self.jaxpr.jaxpr), sum(self.sizes))
 
     @staticmethod
-    def of(network: Network, leaves: tuple, row: Any, rows: int) -> "Plan":
+    def of(network: NetworkFunction, leaves: tuple, row: Any, rows: int) -> "Plan":
         """Read the network for one sample, and hold each parameter the way that costs least for `rows` samples."""
         jaxpr, shape = jax.make_jaxpr(lambda leaves, row: network.of_leaves(leaves, row[None])[0], return_shape=True)(
             leaves, row
@@ -171,7 +171,7 @@ def cross_gram(a: Layer, b: Layer, relation: str) -> Float[Array, "n k m k"]:
 class Structured(Linearization):
     """J held parameter by parameter: layers where the network allows, columns where it does not. Always exact."""
 
-    def __init__(self, network: Network, w: Float[Array, "q"], x: Array, rows: int | None = None):
+    def __init__(self, network: NetworkFunction, w: Float[Array, "q"], x: Array, rows: int | None = None):
         """`rows`: of the whole batch, where x is a device's share of it."""
         self.network, self.size = network, w.shape[0]
         leaves = self.leaves = network.split(w)

@@ -16,7 +16,7 @@ class WithGram(Linearization):
         return self.matrix
 
     @exact
-    def pulled_square(self, v):
+    def vjp_norm_squared(self, v):
         m = v.size
         return v.reshape(m) @ (self.matrix.reshape(m, m) @ v.reshape(m))
 
@@ -30,8 +30,8 @@ class WithGram(Linearization):
     def vjp(self, v):
         return self.base.vjp(v)
 
-    def moved(self, h, v):
-        return self.base.moved(h, v)
+    def add_vjp(self, h, v):
+        return self.base.add_vjp(h, v)
 
     def jacobian(self):
         return self.base.jacobian()

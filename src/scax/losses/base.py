@@ -19,7 +19,7 @@ class Loss:
     """
 
     #: ∇²l does not depend on z: one Newton step is the solution.
-    quadratic: bool = False
+    is_quadratic: bool = False
     #: κ, how much more damping it wants than its curvature says. A loss that flattens out instead of rising again is
     #: never done with a batch it can fit, and sends the surrogate far off; 8 makes up for the ½ · ¼ of a sigmoid.
     caution: float = 1.0

@@ -12,7 +12,7 @@ from .base import Loss
 class Squared(Loss):
     """l(y, z) = Σ_k (y_k − z_k)², with no ½:  g = 2(z − y),  ∇² = 2I,  F = √2 I,  a = √2 (z − y)."""
 
-    quadratic = True
+    is_quadratic = True
 
     def value(self, z, y):
         return jnp.sum((z - y) ** 2, axis=1)

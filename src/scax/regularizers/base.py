@@ -8,47 +8,47 @@ from .derivative import ProxDerivative
 
 
 class Regularizer:
-    """R(w) = ½ ridge ‖w‖² + rough(w), strength included.
+    """R(w) = ½ ridge ‖w‖² + nonsmooth(w), strength included.
 
-    The ridge goes into every solver's own quadratic; `rough` is what needs a prox, and is zero for a smooth
-    regularizer. Write `rough` and `prox_rough` (and `ridge` where there is one); the rest follows. One that is not
-    convex has a `majorizer` in place of `prox_rough`.
+    The ridge goes into every solver's own quadratic; `nonsmooth` is what needs a prox, and is zero for a smooth
+    regularizer. Write `nonsmooth` and `prox_nonsmooth` (and `ridge` where there is one); the rest follows. One that is
+    not convex has a `majorizer` in place of `prox_nonsmooth`.
     """
 
-    #: rough ≡ 0: the surrogate is smooth and needs no prox.
-    smooth: bool = False
+    #: nonsmooth ≡ 0: the surrogate is smooth and needs no prox.
+    is_smooth: bool = False
     #: the coefficient of ½‖w‖²
     ridge: Number = 0.0
     #: R is its own `majorizer`; otherwise that is another one at every iterate
-    convex: bool = True
+    is_convex: bool = True
     #: `prox_derivative` is known: the semismooth Newton solver can serve
-    newton: bool = False
+    has_prox_derivative: bool = False
 
     def value(self, w: Float[Array, "q"]) -> Float[Array, ""]:
         """R(w)."""
-        return jnp.sum(w**2) * (self.ridge / 2) + self.rough(w)
+        return jnp.sum(w**2) * (self.ridge / 2) + self.nonsmooth(w)
 
-    def rough(self, w: Float[Array, "q"]) -> Float[Array, ""]:
-        """rough(w): R without its ridge."""
+    def nonsmooth(self, w: Float[Array, "q"]) -> Float[Array, ""]:
+        """nonsmooth(w): R without its ridge."""
         raise NotImplementedError
 
-    def prox_rough(self, w: Float[Array, "q"], step: Number) -> Float[Array, "q"]:
-        """argmin_x  ½‖x − w‖² + step · rough(x)."""
+    def prox_nonsmooth(self, w: Float[Array, "q"], step: Number) -> Float[Array, "q"]:
+        """argmin_x  ½‖x − w‖² + step · nonsmooth(x)."""
         raise NotImplementedError
 
     def prox_derivative(self, w: Float[Array, "q"], x: Float[Array, "q"], step: Number) -> ProxDerivative:
-        """An element of the generalized derivative at w of x = prox_rough(w, step)."""
+        """An element of the generalized derivative at w of x = prox_nonsmooth(w, step)."""
         raise NotImplementedError
 
     def prox(self, w: Float[Array, "q"], step: Number) -> Float[Array, "q"]:
         """argmin_x  ½‖x − w‖² + step · R(x): completing the square with the ridge scales both w and the step."""
         scale = 1 + step * self.ridge
-        return self.prox_rough(w / scale, step / scale)
+        return self.prox_nonsmooth(w / scale, step / scale)
 
     def conjugate(self, u: Float[Array, "q"], curvature: Number) -> Float[Array, ""]:
-        """max_x  uᵀx − ½ curvature ‖x‖² − rough(x), the conjugate a duality gap needs; attained at a prox."""
-        x = self.prox_rough(u / curvature, 1 / curvature)
-        return u @ x - curvature / 2 * (x @ x) - self.rough(x)
+        """max_x  uᵀx − ½ curvature ‖x‖² − nonsmooth(x), the conjugate a duality gap needs; attained at a prox."""
+        x = self.prox_nonsmooth(u / curvature, 1 / curvature)
+        return u @ x - curvature / 2 * (x @ x) - self.nonsmooth(x)
 
     def majorizer(self, w: Float[Array, "q"]) -> "Regularizer":
         """A convex R̃ ≥ R with R̃(w) = R(w), up to a constant: R itself, where R is convex."""

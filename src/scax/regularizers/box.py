@@ -14,12 +14,12 @@ class Box(Regularizer):
     """R(w) = 0 where every |w_i| ≤ bound, +∞ elsewhere: ŵ stays in the box, and so do the iterates."""
 
     bound: Number
-    newton = True
+    has_prox_derivative = True
 
     def __post_init__(self):
         checks.positive("bound", self.bound)
 
-    def rough(self, w):
+    def nonsmooth(self, w):
         # a hair of slack, so that a weight put on the bound and rounded there still counts as inside
         slack = 8 * jnp.finfo(w.dtype).eps
         inside = jnp.all(jnp.abs(w) <= self.bound * (1 + slack))
@@ -38,7 +38,7 @@ class Box(Regularizer):
             )
         return w
 
-    def prox_rough(self, w, step):
+    def prox_nonsmooth(self, w, step):
         return self.project(w)
 
     def prox_derivative(self, w, x, step):

@@ -17,7 +17,7 @@ class GroupLasso(Regularizer):
 
     strength: Number
     groups: Groups
-    newton = True
+    has_prox_derivative = True
 
     def __post_init__(self):
         checks.nonnegative("strength", self.strength)
@@ -32,10 +32,10 @@ class GroupLasso(Regularizer):
         """strength · a_p, a_p = √size_p."""
         return jnp.sqrt(self.groups.sizes) * self.strength
 
-    def rough(self, w):
+    def nonsmooth(self, w):
         return jnp.sum(self.thresholds.astype(w.dtype) * self.groups.norms(w))
 
-    def prox_rough(self, w, step):
+    def prox_nonsmooth(self, w, step):
         """w_p · max(1 − step a_p / ‖w_p‖, 0), group by group."""
         norms = self.groups.norms(w)
         threshold = step * self.thresholds.astype(w.dtype)

@@ -18,7 +18,7 @@ class L1(Regularizer):
     """R(w) = strength · ‖w‖₁, or Σ strength_i |w_i| where strength has a number for each weight."""
 
     strength: Number
-    newton = True
+    has_prox_derivative = True
 
     def __post_init__(self):
         checks.nonnegative("strength", self.strength)
@@ -27,10 +27,10 @@ class L1(Regularizer):
     def l1(self):
         return self.strength
 
-    def rough(self, w):
+    def nonsmooth(self, w):
         return jnp.sum(self.l1 * jnp.abs(w))
 
-    def prox_rough(self, w, step):
+    def prox_nonsmooth(self, w, step):
         return soft_threshold(w, step * self.l1)
 
     def prox_derivative(self, w, x, step):
@@ -49,7 +49,7 @@ class ElasticNet(Regularizer):
 
     strength: Number
     l1_ratio: Number = 0.5
-    newton = True
+    has_prox_derivative = True
 
     def __post_init__(self):
         checks.nonnegative("strength", self.strength)
@@ -63,10 +63,10 @@ class ElasticNet(Regularizer):
     def ridge(self):
         return self.strength * (1 - self.l1_ratio)
 
-    def rough(self, w):
+    def nonsmooth(self, w):
         return self.l1 * jnp.sum(jnp.abs(w))
 
-    def prox_rough(self, w, step):
+    def prox_nonsmooth(self, w, step):
         return soft_threshold(w, step * self.l1)
 
     def prox_derivative(self, w, x, step):

@@ -17,8 +17,8 @@ class L2(Regularizer):
     """
 
     strength: Number
-    smooth = True
-    newton = True
+    is_smooth = True
+    has_prox_derivative = True
 
     def __post_init__(self):
         checks.nonnegative("strength", self.strength)
@@ -27,10 +27,10 @@ class L2(Regularizer):
     def ridge(self):
         return self.strength
 
-    def rough(self, w):
+    def nonsmooth(self, w):
         return jnp.zeros((), w.dtype)
 
-    def prox_rough(self, w, step):
+    def prox_nonsmooth(self, w, step):
         return w
 
     def prox_derivative(self, w, x, step):

@@ -25,14 +25,14 @@ class LogSum(Regularizer):
     groups: Groups | None = None
     _: dataclasses.KW_ONLY
     epsilon: Number = 0.05
-    newton = True
-    convex = False
+    has_prox_derivative = True
+    is_convex = False
 
     def __post_init__(self):
         checks.positive("epsilon", self.epsilon)
         self._like()
 
-    def rough(self, w):
+    def nonsmooth(self, w):
         if self.groups is None:
             return jnp.sum(self.strength * self.epsilon * jnp.log1p(jnp.abs(w) / self.epsilon))
         side = jnp.sqrt(self.groups.sizes).astype(w.dtype)
@@ -45,7 +45,7 @@ class LogSum(Regularizer):
         scale = self.epsilon * jnp.sqrt(self.groups.sizes).astype(w.dtype)
         return GroupLasso(self.strength * scale / (self.groups.norms(w) + scale), self.groups)
 
-    def prox_rough(self, w, step):
+    def prox_nonsmooth(self, w, step):
         raise TypeError("LogSum is not convex and has no prox of its own: majorizer(w) has one.")
 
     def check(self, size):

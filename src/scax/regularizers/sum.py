@@ -15,65 +15,65 @@ from .log_sum import LogSum
 class Sum(Regularizer):
     """R = Σ parts. Written L1(1e-3) + L2(1e-4).
 
-    Ridges add up. The rough parts combine into one prox when they are ℓ1, one grouping and a box, applied in this
+    Ridges add up. The nonsmooth parts combine into one prox when they are ℓ1, one grouping and a box, applied in this
     order: soft threshold, shrink the groups, clip (with a group *and* a box, both at once); a LogSum is one of the
-    first two, through its majorizer. Any other single rough part is used as it is; two that are not in this list have
-    no known joint prox and are refused.
+    first two, through its majorizer. Any other single nonsmooth part is used as it is; two that are not in this list
+    have no known joint prox and are refused.
     """
 
     parts: tuple[Regularizer, ...]
 
     def __post_init__(self):
-        rough = [p for p in self.parts if not p.smooth]
-        strange = [p for p in rough if not isinstance(p, (L1, ElasticNet, GroupLasso, LogSum, Box))]
-        groups = [p for p in rough if getattr(p, "groups", None) is not None]
-        if (strange and len(rough) > 1) or len(groups) > 1:
-            names = " + ".join(type(p).__name__ for p in rough)
+        nonsmooth = [p for p in self.parts if not p.is_smooth]
+        strange = [p for p in nonsmooth if not isinstance(p, (L1, ElasticNet, GroupLasso, LogSum, Box))]
+        groups = [p for p in nonsmooth if getattr(p, "groups", None) is not None]
+        if (strange and len(nonsmooth) > 1) or len(groups) > 1:
+            names = " + ".join(type(p).__name__ for p in nonsmooth)
             raise ValueError(
                 f"the prox of {names} together is not known: combine L1, LogSum, ElasticNet, one GroupLasso and Box, "
                 "or one regularizer of your own with L2."
             )
 
     @property
-    def smooth(self):
-        return all(p.smooth for p in self.parts)
+    def is_smooth(self):
+        return all(p.is_smooth for p in self.parts)
 
     @property
-    def newton(self):
-        return all(p.newton for p in self.parts)
+    def has_prox_derivative(self):
+        return all(p.has_prox_derivative for p in self.parts)
 
     @property
-    def convex(self):
-        return all(p.convex for p in self.parts)
+    def is_convex(self):
+        return all(p.is_convex for p in self.parts)
 
     @property
     def ridge(self):
         return sum(p.ridge for p in self.parts)
 
-    def rough(self, w):
-        return sum((p.rough(w) for p in self.parts), start=jnp.zeros((), w.dtype))
+    def nonsmooth(self, w):
+        return sum((p.nonsmooth(w) for p in self.parts), start=jnp.zeros((), w.dtype))
 
-    def prox_rough(self, w, step):
-        rough = [p for p in self.parts if not p.smooth]
-        if len(rough) == 1:
-            return rough[0].prox_rough(w, step)
-        for part in rough:
-            if not part.convex:
-                return part.prox_rough(w, step)  # refuses: the sum has no prox either
-        w = soft_threshold(w, step * sum(p.l1 for p in rough if isinstance(p, (L1, ElasticNet))))
-        boxes = [p.bound for p in rough if isinstance(p, Box)]
-        for part in rough:
+    def prox_nonsmooth(self, w, step):
+        nonsmooth = [p for p in self.parts if not p.is_smooth]
+        if len(nonsmooth) == 1:
+            return nonsmooth[0].prox_nonsmooth(w, step)
+        for part in nonsmooth:
+            if not part.is_convex:
+                return part.prox_nonsmooth(w, step)  # refuses: the sum has no prox either
+        w = soft_threshold(w, step * sum(p.l1 for p in nonsmooth if isinstance(p, (L1, ElasticNet))))
+        boxes = [p.bound for p in nonsmooth if isinstance(p, Box)]
+        for part in nonsmooth:
             if isinstance(part, GroupLasso):
-                return part.prox_in_box(w, step, min_of(boxes)) if boxes else part.prox_rough(w, step)
+                return part.prox_in_box(w, step, min_of(boxes)) if boxes else part.prox_nonsmooth(w, step)
         return self.project(w)
 
     def prox_derivative(self, w, x, step):
-        rough = [p for p in self.parts if not p.smooth]
-        if len(rough) == 1:
-            return rough[0].prox_derivative(w, x, step)
-        l1 = [p.l1 for p in rough if isinstance(p, (L1, ElasticNet))]
-        boxes = [p.bound for p in rough if isinstance(p, Box)]
-        groups = [p for p in rough if isinstance(p, GroupLasso)]
+        nonsmooth = [p for p in self.parts if not p.is_smooth]
+        if len(nonsmooth) == 1:
+            return nonsmooth[0].prox_derivative(w, x, step)
+        l1 = [p.l1 for p in nonsmooth if isinstance(p, (L1, ElasticNet))]
+        boxes = [p.bound for p in nonsmooth if isinstance(p, Box)]
+        groups = [p for p in nonsmooth if isinstance(p, GroupLasso)]
         return derivative(
             w,
             x,

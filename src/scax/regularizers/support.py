@@ -18,12 +18,12 @@ class Support(Regularizer):
     """
 
     free: Bool[Array, "*q"] | Bool[np.ndarray, "*q"]
-    newton = True
+    has_prox_derivative = True
 
-    def rough(self, w):
+    def nonsmooth(self, w):
         return jnp.where(jnp.all(self.free | (w == 0)), 0.0, jnp.inf).astype(w.dtype)
 
-    def prox_rough(self, w, step):
+    def prox_nonsmooth(self, w, step):
         return jnp.where(self.free, w, 0)
 
     def prox_derivative(self, w, x, step):
@@ -32,7 +32,7 @@ class Support(Regularizer):
     def admit(self, w):
         known, free = checks.concrete(w), checks.concrete(self.free)
         if known is None or free is None:
-            return self.prox_rough(w, 0.0)
+            return self.prox_nonsmooth(w, 0.0)
         if stray := int(np.count_nonzero(np.where(free, 0, known))):
             raise ValueError(f"params has {stray} of the weights that Support holds at zero: set them to 0.0 first.")
         return w

@@ -221,7 +221,7 @@ class Session:
             "accepted": float(self.carry.taken) / count,
             "damping": float(self.carry.state.damping),
         }
-        if not self.problem.regularizer.smooth:
+        if not self.problem.regularizer.is_smooth:
             record |= self._kept(solution)
         if self.data.held_out is not None:
             x, y = self.data.held_out
@@ -263,7 +263,7 @@ class Session:
         final = records[-1]
         if kept == "best":
             final = min(records, key=lambda r: np.inf if r["validation_loss"] is None else r["validation_loss"])
-        if not self.problem.regularizer.smooth:
+        if not self.problem.regularizer.is_smooth:
             final = final | self._kept(solution) | self._scores(solution)  # of the network with its zeros
         results: dict[str, Any] = {
             "format": FORMAT,

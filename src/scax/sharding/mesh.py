@@ -14,7 +14,7 @@ from .. import checks
 from .._compat import flat_mesh, shard_map
 from ..batch import Batch
 from ..linearize import Linearization, linearize
-from ..linearize.network import Network
+from ..linearize.network import NetworkFunction
 from ..solvers import Auto, Newton, Solution, Solver
 from .shares import Shared, gather_rows, own_rows
 
@@ -78,7 +78,7 @@ class Parallel:
             raise ValueError(
                 "parallel: scheme='exact' solves for all weights at once: leave blocks out, or use 'blocks'."
             )
-        if sca.surrogate == "full" or not sca.problem.regularizer.smooth:
+        if sca.surrogate == "full" or not sca.problem.regularizer.is_smooth:
             what = "surrogate='full'" if sca.surrogate == "full" else type(sca.problem.regularizer).__name__
             raise ValueError(
                 f"parallel: scheme='exact' shares the Gram matrix of a smooth surrogate and got {what}: use "
@@ -101,13 +101,13 @@ class Parallel:
         """In the exact scheme, one that needs JJᵀ once."""
         return Newton(tolerance=solver.tolerance) if self.scheme == "exact" and isinstance(solver, Auto) else solver
 
-    def linearize(self, network: Network, w: Float[Array, "q"], x: Array, form: str) -> Linearization:
+    def linearize(self, network: NetworkFunction, w: Float[Array, "q"], x: Array, form: str) -> Linearization:
         """f and J on all rows, as this device and its peers hold them."""
         if self.scheme == "exact":
             return Shared(network, w, x, form, self.axis, self.units)
         return linearize(network, w, x, form)
 
-    def outputs(self, network: Network, w: Float[Array, "q"], x: Array) -> Float[Array, "n k"]:
+    def outputs(self, network: NetworkFunction, w: Float[Array, "q"], x: Array) -> Float[Array, "n k"]:
         """f on all rows at other weights."""
         if self.scheme != "exact":
             return network(w, x)

@@ -19,14 +19,14 @@ from jaxtyping import Array, Float
 
 from ..linearize import Dense, Linearization, Structured
 from ..linearize.base import exact
-from ..linearize.network import Network
+from ..linearize.network import NetworkFunction
 from ..linearize.structured import Layer, added, cross_gram
 
 
 class Shared(Linearization):
     """The same J as one device would have, to rounding. `gram_and_jvp` and `vjp` are one message each."""
 
-    def __init__(self, network: Network, w: Float[Array, "q"], x: Array, form: str, axis: str, units: int):
+    def __init__(self, network: NetworkFunction, w: Float[Array, "q"], x: Array, form: str, axis: str, units: int):
         self.axis, self.unit, self.size = axis, (jax.lax.axis_index(axis), units), w.shape[0]
         n, mine = x.shape[0], own_rows(x, axis, units)
         self.own = own = Structured(network, w, mine, n) if form == "structured" else Dense.of(network, w, mine)
@@ -106,12 +106,12 @@ class Shared(Linearization):
         return self._joined([part.vjp(v).reshape(-1) for part in self._held])
 
     @exact
-    def moved(self, h, v):
+    def add_vjp(self, h, v):
         pairs = zip(self._held, self._split(h), strict=True)
         return self._joined([part.vjp(v).reshape(-1) + own.reshape(-1) for part, own in pairs])
 
     @exact
-    def pulled_square(self, v):
+    def vjp_norm_squared(self, v):
         return jax.lax.psum(added([jnp.sum(part.vjp(v) ** 2) for part in self._held]), self.axis)
 
     def _joined(self, own: list[Array]) -> Float[Array, "q"]:

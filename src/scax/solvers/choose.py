@@ -45,13 +45,13 @@ class Auto(Solver):
 
     def choose(self, setting: Setting) -> Choice:
         problem = setting.problem
-        if not problem.regularizer.smooth:
-            solver, reason = _rough(setting)
+        if not problem.regularizer.is_smooth:
+            solver, reason = _nonsmooth(setting)
             return Choice(self._made(solver), reason)
         table = costs(setting)
         feasible = {name: cost for name, cost in table.items() if cost.feasible}
         best = min(feasible, key=lambda name: feasible[name].multiply_adds)
-        how = "one solve" if problem.loss.quadratic else "Newton"
+        how = "one solve" if problem.loss.is_quadratic else "Newton"
         return Choice(self._made(SOLVERS[best]), f"{how}: {table[best]}, the least of {', '.join(sorted(table))}")
 
     def _made(self, solver: type[Solver]) -> Solver:
@@ -60,11 +60,11 @@ class Auto(Solver):
         return solver(enough=ENOUGH) if issubclass(solver, Semismooth | Fista) else solver()
 
 
-def _rough(setting: Setting) -> tuple[type[Solver], str]:
+def _nonsmooth(setting: Setting) -> tuple[type[Solver], str]:
     """Newton's few small systems, unless they are large or the prox has no known derivative."""
     regularizer, m, q = setting.problem.regularizer, setting.rows * setting.outputs, setting.weights
     name = type(regularizer).__name__
-    if not regularizer.newton:
+    if not regularizer.has_prox_derivative:
         return Fista, f"{name} is not smooth and has a prox, whose derivative is not known"
     side = min(m, q)
     if side > LARGEST_SYSTEM or m * q > LARGEST_ARRAY:

@@ -12,7 +12,7 @@ from .base import Solution, Solver
 
 @struct
 class ClosedForm(Solver):
-    """argmin_δ cᵀδ + μ‖δ‖² + rough(w_n + δ), c holding ρg + (1−ρ)d.
+    """argmin_δ cᵀδ + μ‖δ‖² + nonsmooth(w_n + δ), c holding ρg + (1−ρ)d.
 
     For ℓ2 this is ŵ = −(ρg + (1−ρ)d − 2τw_n)/(λ + 2τ) (the paper prints it with a plus sign); for ℓ1 a soft
     threshold; for the others their prox.

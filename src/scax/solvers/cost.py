@@ -53,7 +53,7 @@ def costs(setting: Setting) -> dict[str, Cost]:
     """The cost of solving a smooth surrogate, by solver."""
     m, q = setting.rows * setting.outputs, setting.weights
     r = setting.remembered * setting.outputs
-    solves = 1 if setting.problem.loss.quadratic else NEWTON_ITERATIONS
+    solves = 1 if setting.problem.loss.is_quadratic else NEWTON_ITERATIONS
     small = solves * (m + r) ** 3 / 3 / FACTORIZATION
     one_pass = q if setting.plan is None else setting.plan.one_pass  # of one row
     jacobian = m * one_pass + WRITE * m * q  # backward passes, then J written

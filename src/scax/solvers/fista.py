@@ -49,7 +49,7 @@ class Fista(Solver):
         lin, datafit, dtype = surrogate.lin, surrogate.datafit, surrogate.w.dtype
         z0, jvp = lin.outputs, jax.jit(lin.jvp)  # traced once, used often
         tolerance = reachable(self.tolerance, dtype)
-        here = datafit.value(z0) + surrogate.regularizer.rough(surrogate.w)  # the surrogate at δ = 0
+        here = datafit.value(z0) + surrogate.regularizer.nonsmooth(surrogate.w)  # the surrogate at δ = 0
 
         def judged(delta):
             """The relative duality gap at δ, and whether it is small enough."""

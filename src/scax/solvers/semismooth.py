@@ -78,7 +78,7 @@ class Semismooth(Solver):
         checks.fraction("enough", self.enough)
 
     def supports(self, problem: Problem) -> str | None:
-        if problem.regularizer.newton:
+        if problem.regularizer.has_prox_derivative:
             return None
         return (
             f"solver {self.name!r} needs the derivative of the regularizer's prox and "
@@ -95,7 +95,7 @@ class Semismooth(Solver):
         scale = jnp.sum(magnitude**2 * lin.row_squares())  # ‖FJ‖² and more
         curvature = 2 * surrogate.curvature
         tiny = jnp.finfo(dtype).tiny
-        here = datafit.value(z0) + surrogate.regularizer.rough(w)  # the surrogate at δ = 0
+        here = datafit.value(z0) + surrogate.regularizer.nonsmooth(w)  # the surrogate at δ = 0
         least = jnp.where(curvature > 16 * eps * scale, 0, jnp.sqrt(eps) * scale).astype(dtype)  # of σ
 
         def total(prox: _Proximal):
@@ -108,10 +108,10 @@ class Semismooth(Solver):
         def at(z, prox: _Proximal) -> _Point:
             v = datafit.gradient(z)
             slope = lin.vjp(v)
-            delta = surrogate.regularizer.prox_rough(argument(slope, prox), 1 / total(prox)) - w
+            delta = surrogate.regularizer.prox_nonsmooth(argument(slope, prox), 1 / total(prox)) - w
             off = delta - prox.center
             psi = surrogate.linear @ delta + surrogate.curvature * (delta @ delta) + prox.sigma / 2 * (off @ off)
-            psi = psi + surrogate.regularizer.rough(w + delta)
+            psi = psi + surrogate.regularizer.nonsmooth(w + delta)
             return _Point(z, slope, delta, datafit.value(z) + jnp.sum(v * (z0 - z)) + slope @ delta + psi)
 
         def derivative(point: _Point, prox: _Proximal):
@@ -189,7 +189,7 @@ class Semismooth(Solver):
         prox = _Proximal(least, jnp.zeros_like(w))
         first = at(z0, prox)
         columns = active(lin, derivative(first, prox)) if in_samples else None
-        weights = in_weights(datafit.newton(z0)[0]) if datafit.quadratic and not in_samples else None
+        weights = in_weights(datafit.newton(z0)[0]) if datafit.is_quadratic and not in_samples else None
         start, _ = judged(first, prox, jnp.asarray(0), jnp.asarray(False))
         end = jax.lax.while_loop(lambda s: ~s.solved & (s.count < self.max_iterations) & ~s.stuck, newton, start)
         return Solution(end.point.delta, end.gap, end.count, end.solved)

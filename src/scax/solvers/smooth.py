@@ -23,7 +23,7 @@ class Smooth(Solver):
         raise NotImplementedError
 
     def supports(self, problem: Problem) -> str | None:
-        if problem.regularizer.smooth:
+        if problem.regularizer.is_smooth:
             return None
         return (
             f"solver {self.name!r} needs a smooth regularizer (L2) and got {type(problem.regularizer).__name__}: "
@@ -33,7 +33,7 @@ class Smooth(Solver):
     def solve(self, surrogate: Surrogate) -> Solution:
         space, datafit, z0 = self.space(surrogate), surrogate.datafit, surrogate.lin.outputs
         tolerance = reachable(self.tolerance, z0.dtype)
-        if datafit.quadratic:
+        if datafit.is_quadratic:
             factor, a, remainder = datafit.newton(z0)
             point = space.solve(factor, -a, remainder)  # the model is exact: its minimizer from δ = 0 is ŵ
             optimality = space.residual(point, datafit.gradient(z0 + space.rows(point)))

@@ -19,7 +19,7 @@ class Datafit:
 
     def __init__(self, loss: Loss, y: Float[Array, "n k"], scale: Float[Array, "n"], beside: Any = None):
         self.loss, self.y, self.scale, self.beside = loss, y, scale, beside
-        self.quadratic = loss.quadratic
+        self.is_quadratic = loss.is_quadratic
 
     def with_rows(self, scale: Float[Array, "p"]) -> "Datafit":
         """The same with p more squared rows below the others."""

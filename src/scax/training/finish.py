@@ -46,14 +46,14 @@ def finisher(problem: Problem, rows: int, outputs: int, weights: int) -> tuple[S
     it. Here α = 1, nothing is carried or averaged, all rows take part, and a step that raises the objective is refused
     with more damping: every iterate has the zeros of its prox, and the sequence descends to a stationary point.
     """
-    steps = NEWTON_STEPS if problem.regularizer.convex else CONCAVE_STEPS[0]
-    newton = problem.regularizer.newton and min(rows * outputs, weights) <= LARGEST_SYSTEM
+    steps = NEWTON_STEPS if problem.regularizer.is_convex else CONCAVE_STEPS[0]
+    newton = problem.regularizer.has_prox_derivative and min(rows * outputs, weights) <= LARGEST_SYSTEM
     newton = newton and rows * outputs * weights <= LARGEST_JACOBIAN
     # JᵀHJ or J D Jᵀ: once for a quadratic loss in weight space, else for each of a few Newton steps
-    each = 1 if problem.loss.quadratic and rows * outputs > weights else 5
+    each = 1 if problem.loss.is_quadratic and rows * outputs > weights else 5
     work = each * rows * outputs * weights * min(rows * outputs, weights)
     newton = newton and steps * work <= LARGEST_WORK
-    if not problem.regularizer.convex:
+    if not problem.regularizer.is_convex:
         steps = min(max(steps, int(SMALL_WORK / work)), CONCAVE_STEPS[1])
     options: dict[str, Any] = {
         "step_size": Constant(1.0),
@@ -74,7 +74,7 @@ def finish(problem: Problem, params: PyTree, data: Any, *, steps: int | None = N
     `data` are (x, y) or (x, y, weight), all of it; `steps` on it, by default 15, 60 to 400 with a penalty that is not
     convex, or 200 cheap ones where it is large.
     """
-    if problem.regularizer.smooth or problem.manifold is not None:
+    if problem.regularizer.is_smooth or problem.manifold is not None:
         return params
     batch = problem.ready(params, data)
     layout = problem.layout(params)

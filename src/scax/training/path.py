@@ -130,7 +130,7 @@ def scale(regularizer: Regularizer, strength: float) -> Regularizer:
     """The strength of each part times a number; bounds stay, and so does a ridge beside a part that makes zeros."""
     parts = getattr(regularizer, "parts", None)
     if parts is not None:
-        stays = lambda part: part.smooth and not regularizer.smooth
+        stays = lambda part: part.is_smooth and not regularizer.is_smooth
         scaled = tuple(part if stays(part) else scale(part, strength) for part in parts)
         return dataclasses.replace(regularizer, parts=scaled)  # type: ignore[call-arg]
     if not hasattr(regularizer, "strength"):

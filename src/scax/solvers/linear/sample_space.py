@@ -61,7 +61,7 @@ class SampleSpace(Space):
 
     def weights(self, point):
         theta, u = point
-        return self.lin.moved((theta / self.mu) * self.h, u)
+        return self.lin.add_vjp((theta / self.mu) * self.h, u)
 
     @exact
     def _gram(self, u):

@@ -31,18 +31,18 @@ class WeightSpace(Space):
         return self.mu * jnp.sum((point - self.h / self.mu) ** 2)
 
     def residual(self, point, slope):
-        pulled = lambda slope: jnp.einsum("nkq,nk->q", self.jacobian, slope)
-        return stationarity(pulled, slope, self.lin.samples, point, self.h, self.mu)
+        vjp = lambda slope: jnp.einsum("nkq,nk->q", self.jacobian, slope)
+        return stationarity(vjp, slope, self.lin.samples, point, self.h, self.mu)
 
     def weights(self, point):
         return point
 
 
-def stationarity(pulled, slope, samples: int, delta, h, mu):
-    """‖Jᵀ∇Φ + 2μδ − 2h‖ / (‖Jᵀ∇Φ‖ + 2μ‖δ‖ + 2‖h‖), the rows of ∇Φ that are no samples beside 2μδ; pulled is Jᵀ·."""
+def stationarity(vjp, slope, samples: int, delta, h, mu):
+    """‖Jᵀ∇Φ + 2μδ − 2h‖ / (‖Jᵀ∇Φ‖ + 2μ‖δ‖ + 2‖h‖), the rows of ∇Φ that are no samples beside 2μδ; vjp is Jᵀ·."""
     norm, force, held = jnp.linalg.norm, slope, 2 * mu * delta
     if slope.shape[0] > samples:
-        force, held = slope.at[samples:].set(0), held + pulled(slope.at[:samples].set(0))
-    force = pulled(force)
+        force, held = slope.at[samples:].set(0), held + vjp(slope.at[:samples].set(0))
+    force = vjp(force)
     total = norm(force) + norm(held) + 2 * norm(h)
     return norm(force + held - 2 * h) / jnp.maximum(total, jnp.finfo(delta.dtype).tiny)

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 from .base import Linearization, exact
 
 
-class Remembered(Linearization):
+class WithMemoryRows(Linearization):
     """J with rows B below it, orthogonal to each other, seen from a step c or from none: z(δ) = (f + J(c + δ), Bδ).
 
     As with `pairs`, every solver serves them unchanged: they are samples with a squared loss and target zero. With
@@ -41,13 +41,13 @@ class Remembered(Linearization):
         return jnp.concatenate([self.base.jvp(delta), self.along(delta)])
 
     def vjp(self, v):
-        return self.base.vjp(v[: self.count]) + self._pulled(v)
+        return self.base.vjp(v[: self.count]) + self._memory_vjp(v)
 
-    def moved(self, h, v):
-        return self.base.moved(h + self._pulled(v), v[: self.count])
+    def add_vjp(self, h, v):
+        return self.base.add_vjp(h + self._memory_vjp(v), v[: self.count])
 
     @exact
-    def _pulled(self, v):
+    def _memory_vjp(self, v):
         return v[self.count :].reshape(-1) @ self.below
 
     def jacobian(self):
