@@ -68,5 +68,6 @@ class Batch:
         if self.weight is None:
             return jnp.full(self.size, 1 / self.size, dtype)
         weight = jnp.asarray(self.weight, dtype)
+        weight = weight / jnp.maximum(jnp.max(weight), jnp.finfo(dtype).tiny)  # their sum stays in range
         total = jnp.sum(weight)
         return weight / jnp.where(total > 0, total, 1)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import checks
 from .problem import Problem
-from .rules.acceptance import Acceptance
+from .rules.acceptance import Acceptance, EveryFinite
 from .rules.base import Rule
 from .rules.clock import StepCount
 from .rules.curvature_memory import as_metric
@@ -34,17 +34,17 @@ def resolve_options(sca: "SCA") -> None:
         IterateAverage(sca.mean_power)  # refuses what is no power
     if isinstance(sca.solver, str):
         checks.choice("solver", sca.solver, ["auto", *SOLVERS])
-        assign("solver", Auto() if sca.solver == "auto" else SOLVERS[sca.solver])
+        assign("solver", Auto() if sca.solver == "auto" else SOLVERS[sca.solver]())
     if isinstance(sca.acceptance, bool):
-        assign("acceptance", Acceptance() if sca.acceptance else None)
+        assign("acceptance", Acceptance() if sca.acceptance else EveryFinite())
     for name, kind, wanted in (
         ("blocks", Blocks, "None or scax.Blocks(count, by=...)"),
         ("parallel", Parallel, "None or scax.Parallel(mesh, scheme=...)"),
-        ("acceptance", Acceptance, "True, False or a scax.Acceptance"),
+        ("acceptance", (Acceptance, EveryFinite), "True, False or a scax.Acceptance"),
         ("solver", Solver, "a name or a scax.solvers.Solver"),
     ):
         value = getattr(sca, name)
-        if not isinstance(value, kind) and not (value is None and name != "solver"):
+        if not isinstance(value, kind) and not (value is None and name in ("blocks", "parallel")):
             raise TypeError(f"{name} must be {wanted}, got {value!r}.")
     _check_combination(sca)
 

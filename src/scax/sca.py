@@ -7,6 +7,7 @@ d_{n+1} = (1−ρ) d_n + ρ · 1/L Σ_{i∈B} ∇l_i(w_n)
 """
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ from .batch import Batch
 from .linearize.network import NetworkFunction
 from .options import active_rules, resolve_options
 from .problem import Problem
-from .rules.acceptance import Trial, accept_finite
+from .rules.acceptance import Trial
 from .rules.base import Outcome, Rule, Seen
 from .rules.curvature_memory import AUTOMATIC, LowRank
 from .rules.sequences import CARRY, STEP_SIZE
@@ -28,7 +29,7 @@ from .solvers import Auto, Solver
 from .solvers.plan import plan_step
 from .state import Info, State
 from .status import Status
-from .surrogate import LinearizedBatch, build_linear_surrogate, build_surrogate
+from .surrogate import LinearizedBatch, LinearSurrogate, Surrogate, build_linear_surrogate, build_surrogate
 
 
 @struct
@@ -109,7 +110,9 @@ class SCA:
 @jax.jit
 def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     sca = jax.tree.map(lambda leaf: _in_precision(leaf, state.w.dtype), sca)
-    batch = sca.problem.conform(state.params, batch)  # shapes and dtypes: while tracing, so it costs a step nothing
+    # shapes and dtypes alone, while the step is traced: it costs nothing afterwards
+    _check_memory(sca, state)
+    batch = sca.problem.conform(state.params, batch, state.w.dtype)
     return (sca.parallel or Serial()).spread(_iterate)(sca, state, batch)
 
 
@@ -124,32 +127,23 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     α, ρ = proposal.step_size, proposal.averaging
 
     # the convex problem that remains, and its solution
-    build = build_linear_surrogate if sca.surrogate == "full" else build_surrogate
-    surrogate = build(here, proposal, state.memory, state.carried)
+    surrogate = _build(sca, state, here, proposal)
     solution = solve_in_blocks(solver, surrogate, sca.blocks, state.blocks, n, sca.parallel or Serial())
     δ = solution.delta
 
     # the step, if it is one to take
-    w_new = w + α * δ
+    w_new, mean = w + α * δ, state.mean
     step_norm = α * jnp.linalg.norm(δ)
-    after, predicted = lambda: here.objective_at(w_new), lambda: here.predicted_at(w_new)
-    trial = Trial(solution.status, solution.optimality, step_norm, seen.objective, after)
-    level, restored = state.rules.acceptance, jnp.asarray(False)
-    if active.acceptance is None:
-        accepted, status = accept_finite(trial)
-    else:
-        mean = state.mean
-        average = None if mean is None else lambda: here.objective_at(mean)
-        restored = active.acceptance.is_far_off(level, seen, average)
-        level = jnp.where(restored, level, active.acceptance.track(level, seen))
-        accepted, status = active.acceptance.decide(level, trial)
-        accepted, status = accepted & ~restored, jnp.where(restored, Status.RESTORED, status)
-    w_next = jnp.where(accepted, w_new, w if state.mean is None else jnp.where(restored, state.mean, w))
+    after, average = lambda: here.objective_at(w_new), None if mean is None else partial(here.objective_at, mean)
+    status = jnp.where(solution.converged, Status.OK, Status.NOT_CONVERGED)
+    trial = Trial(status, solution.optimality, step_norm, after, average)
+    (accepted, restored, status), level = active.acceptance.decide(state.rules.acceptance, seen, trial)
+    w_next = jnp.where(accepted, w_new, w if mean is None else jnp.where(restored, mean, w))
 
     # what the next step needs
-    outcome = Outcome(n, accepted, step_norm, seen.objective, after, predicted)
+    outcome = Outcome(n, accepted, step_norm, seen.objective, after, predicted=lambda: here.predicted_at(w_new))
     remembered = dataclasses.replace(rules.update(active, remembered, outcome), acceptance=level)
-    memory, mean = state.memory, state.mean
+    memory = state.memory
     if memory is not None:
         memory = _if_finite((1 - ρ) * memory + ρ * here.gradient(), memory)
     if mean is not None and active.iterate_average is not None:
@@ -176,6 +170,18 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
         damping=proposal.damping,
     )
     return following, info
+
+
+def convex_problem(sca: SCA, state: State, batch: Any) -> tuple[Surrogate | LinearSurrogate, Solver]:
+    """The convex problem of the next step on a batch, and the solver that it gets."""
+    here, solver = _linearize(sca, state, sca.problem.ready(state.params, batch))
+    proposal, _ = rules.propose(active_rules(sca), state.rules, _look(here, state))
+    return _build(sca, state, here, proposal), solver
+
+
+def _build(sca: SCA, state: State, here: LinearizedBatch, proposal: rules.Proposal) -> Surrogate | LinearSurrogate:
+    build = build_linear_surrogate if sca.surrogate == "full" else build_surrogate
+    return build(here, proposal, state.memory, state.carried)
 
 
 def _linearize(sca: SCA, state: State, batch: Batch) -> tuple[LinearizedBatch, Solver]:
@@ -218,6 +224,18 @@ def _look(here: LinearizedBatch, state: State) -> Seen:
 def _gradient(sca: SCA, state: State, batch: Batch) -> Float[Array, "q"]:
     """1/L Σ ∇l_i(w): the start of the memory from data."""
     return _linearize(dataclasses.replace(sca, surrogate="full"), state, batch)[0].gradient()
+
+
+def _check_memory(sca: SCA, state: State) -> None:
+    """Refuse a state made with another curvature memory."""
+    memory = active_rules(sca).memory
+    expected = 0 if memory is None else memory.row_count(state.w.shape[-1])
+    rows = 0 if state.rules.memory is None else state.rules.memory.squares.shape[-1]
+    if rows != expected:
+        raise ValueError(
+            f"state remembers {rows or 'no'} rows of past batches, and this SCA {expected or 'none'}: make the state "
+            "with this SCA's init, or give it the metric= that the state was made with."
+        )
 
 
 def _if_finite(new: Float[Array, "q"], old: Float[Array, "q"]) -> Float[Array, "q"]:

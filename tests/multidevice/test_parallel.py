@@ -5,10 +5,10 @@ import re
 import jax
 import numpy as np
 import pytest
-from scax.sharding import shares
 
 import scax
 from scax.sca import _step
+from scax.sharding import shares
 from tests.cases import LOSSES, REGULARIZERS, convolution, convolution_params, mlp, rows, start
 
 DEVICES = 4

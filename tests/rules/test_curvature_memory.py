@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scax.surrogate.iteration import Iteration
 
 import scax
-from scax.rules import curvature_memory as memory
 from scax.linearize import Dense
-from scax.surrogate.iteration import Iteration
+from scax.rules import curvature_memory as memory
 
 from .cases import rows
 

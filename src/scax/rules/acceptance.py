@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +21,29 @@ class Trial:
     status: Int[Array, ""]  # the solver's
     optimality: Scalar  # the solver's own residual, relative
     step_norm: Scalar
-    before: Scalar  # U on this batch at w_n
-    after: Callable[[], Scalar]  # and at the proposal
+    after: Callable[[], Scalar]  # U on this batch at the proposal
+    average: Callable[[], Scalar] | None  # and at the averaged iterate, None where there is none
+
+
+class Verdict(NamedTuple):
+    """What becomes of a step."""
+
+    accepted: Bool[Array, ""]
+    restored: Bool[Array, ""]  # the run goes on from the averaged iterate instead
+    status: Int[Array, ""]
+
+
+@struct
+class EveryFinite:
+    """Every finite step is taken."""
+
+    def init(self, w: Float[Array, "q"]) -> tuple:
+        return ()
+
+    def decide(self, state: tuple, seen: Seen, trial: Trial) -> tuple[Verdict, tuple]:
+        """The verdict, and what to remember."""
+        finite = jnp.isfinite(trial.step_norm)
+        return Verdict(finite, jnp.asarray(False), jnp.where(finite, trial.status, Status.NOT_FINITE)), state
 
 
 @struct
@@ -43,34 +65,32 @@ class Acceptance:
         """The recent level of |U| on batches."""
         return jnp.zeros((), w.dtype)
 
-    def is_far_off(self, level: Scalar, seen: Seen, average: Callable[[], Scalar] | None) -> Bool[Array, ""]:
+    def decide(self, state: Scalar, seen: Seen, trial: Trial) -> tuple[Verdict, Scalar]:
+        """The verdict, and the new level: the first thing that is wrong decides."""
+        restored = self._is_far_off(state, seen, trial.average)
+        level = jnp.where(restored, state, self._track(state, seen))
+        inaccurate = ~(trial.optimality <= self.residual)  # written so that NaN counts as inaccurate
+        rose = self._exceeds(trial.after(), seen.objective, level)
+        finite = jnp.isfinite(trial.step_norm)
+        status = jnp.where(rose, Status.OBJECTIVE_ROSE, trial.status)
+        status = jnp.where(inaccurate, Status.INACCURATE, status)
+        status = jnp.where(finite, status, Status.NOT_FINITE)
+        status = jnp.where(restored, Status.RESTORED, status)
+        return Verdict(finite & ~inaccurate & ~rose & ~restored, restored, status), level
+
+    def _is_far_off(self, level: Scalar, seen: Seen, average: Callable[[], Scalar] | None) -> Bool[Array, ""]:
         """Whether w_n is far off, by a batch that it has not been fitted to: U is far above its recent level there,
-        and the averaged iterate, whose U is `average()`, does better by as much. Only an alarm costs a pass."""
+        and the averaged iterate does better by as much. Only an alarm costs a pass."""
         if average is None:
             return jnp.asarray(False)
         alarm = (seen.step > 0) & self._exceeds(seen.objective, level, level)
         other = jax.lax.cond(alarm, average, lambda: jnp.full_like(seen.objective, jnp.inf))
         return alarm & jnp.isfinite(other) & self._exceeds(seen.objective, other, level)
 
-    def track(self, level: Scalar, seen: Seen) -> Scalar:
+    def _track(self, level: Scalar, seen: Seen) -> Scalar:
         """The recent level of |U| on batches, this one included unless it is not finite."""
         now, keep = jnp.abs(seen.objective), jnp.where(seen.step == 0, 0, self.memory)
         return jnp.where(jnp.isfinite(now), jnp.maximum(keep * level + (1 - keep) * now, now), level)
 
-    def decide(self, level: Scalar, trial: Trial) -> tuple[Bool[Array, ""], Int[Array, ""]]:
-        """(whether the step is taken, status): the first thing that is wrong decides."""
-        inaccurate = ~(trial.optimality <= self.residual)  # written so that NaN counts as inaccurate
-        rose = self._exceeds(trial.after(), trial.before, level)
-        status = jnp.where(rose, Status.OBJECTIVE_ROSE, trial.status)
-        status = jnp.where(inaccurate, Status.INACCURATE, status)
-        accepted, status = accept_finite(dataclasses.replace(trial, status=status))
-        return accepted & ~inaccurate & ~rose, status
-
     def _exceeds(self, a: Scalar, b: Scalar, level: Scalar) -> Bool[Array, ""]:
         return ~(a - b <= self.rise * level)  # written so that NaN counts as more
-
-
-def accept_finite(trial: Trial) -> tuple[Bool[Array, ""], Int[Array, ""]]:
-    """(whether the step is taken, status) where every finite step is."""
-    finite = jnp.isfinite(trial.step_norm)
-    return finite, jnp.where(finite, trial.status, Status.NOT_FINITE)

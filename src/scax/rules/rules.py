@@ -1,12 +1,13 @@
 """All rules of a method, and one pass of each through a step."""
 
 import dataclasses
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._struct import struct
-from .acceptance import Acceptance
+from .acceptance import Acceptance, EveryFinite
 from .base import Outcome, Rule, RuleState, Scalar, Seen
 from .curvature_memory import CurvatureMemory, LowRank
 from .iterate_average import IterateAverage
@@ -22,7 +23,7 @@ class Rules:
     carry: Rule | None  # β, None where β ≡ 0
     damping: Rule  # τ
     memory: LowRank | None  # ς and B, None where there is no such term
-    acceptance: Acceptance | None  # None: every finite step is taken
+    acceptance: Acceptance | EveryFinite
     iterate_average: IterateAverage | None  # None: the last iterate is deployed
 
 
@@ -36,7 +37,7 @@ class RuleStates:
     carry: RuleState
     damping: RuleState
     memory: CurvatureMemory | None
-    acceptance: Scalar | None
+    acceptance: RuleState
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +65,8 @@ def propose(rules: Rules, states: RuleStates, seen: Seen) -> tuple[Proposal, Rul
     """The clock first: the others are functions of its time."""
     time, clock = rules.clock.propose(states.clock, seen)
     seen = dataclasses.replace(seen, time=time)
-    values, after = {"averaging": 1.0, "carry": 0.0, "memory": None}, {"clock": clock}
+    values: dict[str, Any] = {"averaging": 1.0, "carry": 0.0, "memory": None}
+    after: dict[str, Any] = {"clock": clock}
     for name in PROPOSING:
         rule, state = getattr(rules, name), getattr(states, name)
         if rule is not None and state is not None:
@@ -73,9 +75,12 @@ def propose(rules: Rules, states: RuleStates, seen: Seen) -> tuple[Proposal, Rul
     scalar = lambda name: jnp.asarray(values[name], dtype)
     return (
         Proposal(
-            *(scalar(name) for name in ("step_size", "averaging", "carry", "damping")),
-            None if values["memory"] is None else scalar("memory"),
-            after.get("memory"),
+            step_size=scalar("step_size"),
+            averaging=scalar("averaging"),
+            carry=scalar("carry"),
+            damping=scalar("damping"),
+            memory_weight=None if values["memory"] is None else scalar("memory"),
+            memory=after.get("memory"),
         ),
         dataclasses.replace(states, **after),
     )

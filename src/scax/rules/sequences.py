@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from .._struct import Number, static, struct
-from .base import Rule, Stateless
+from .base import Rule, RuleState
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +55,22 @@ class Sequence(Rule):
         """a_n: for plots and tests."""
         raise NotImplementedError
 
+    def advance(self, state: RuleState) -> RuleState:
+        """What it remembers one step later."""
+        raise NotImplementedError
 
-class Formula(Sequence, Stateless):
-    """Abstract: a sequence with a formula for a_n, `__call__`."""
+    def update(self, state, outcome):
+        return self.advance(state)
+
+
+class Formula(Sequence):
+    """Abstract: a sequence with a formula for a_n, `__call__`, which remembers nothing."""
+
+    def init(self, w):
+        return ()
+
+    def advance(self, state):
+        return state
 
     def propose(self, state, seen):
         return jnp.asarray(self(seen.time)), state
@@ -97,7 +110,7 @@ class QuadraticDecay(Sequence):
     def propose(self, state, seen):
         return state, state
 
-    def update(self, state, outcome):
+    def advance(self, state):
         return state * (1 - self.rate * state)
 
     def __call__(self, n):
@@ -162,10 +175,16 @@ class Approach(Formula):
 
 
 @struct
-class FromFunction(Sequence, Stateless):
+class FromFunction(Sequence):
     """Any function step -> value, such as an optax schedule; it counts steps, whatever the clock says."""
 
     function: Callable[[Any], Any] = static()
+
+    def init(self, w):
+        return ()
+
+    def advance(self, state):
+        return state
 
     def propose(self, state, seen):
         return self(seen.step), state

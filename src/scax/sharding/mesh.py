@@ -16,6 +16,7 @@ from ..batch import Batch
 from ..linearize import Linearization, linearize
 from ..linearize.network import NetworkFunction
 from ..solvers import Auto, Newton, Solution, Solver
+from ..solvers.plan import StepPlan
 from .shares import Shared, gather_rows, own_rows
 
 
@@ -101,11 +102,11 @@ class Parallel:
         """In the exact scheme, one that needs JJᵀ once."""
         return Newton(tolerance=solver.tolerance) if self.scheme == "exact" and isinstance(solver, Auto) else solver
 
-    def linearize(self, network: NetworkFunction, w: Float[Array, "q"], x: Array, form: str) -> Linearization:
+    def linearize(self, network: NetworkFunction, w: Float[Array, "q"], x: Array, plan: StepPlan) -> Linearization:
         """f and J on all rows, as this device and its peers hold them."""
         if self.scheme == "exact":
-            return Shared(network, w, x, form, self.axis, self.units)
-        return linearize(network, w, x, form)
+            return Shared(network, w, x, plan.form, self.axis, self.units)
+        return linearize(network, w, x, plan.form)
 
     def outputs(self, network: NetworkFunction, w: Float[Array, "q"], x: Array) -> Float[Array, "n k"]:
         """f on all rows at other weights."""

@@ -152,7 +152,7 @@ def build_linear_surrogate(
 def _rest(w: Vector, regularizer: Regularizer, damping, past: Vector | None, carried: Vector | None) -> LinearSurrogate:
     """All that is linear or quadratic in δ: past = (1−ρ)d [+ ρg], carried = βδ_prev; None where absent."""
     ridge = regularizer.ridge
-    linear = ridge * w
+    linear = jnp.asarray(ridge * w)
     if past is not None:
         linear = linear + past
     if carried is not None:
