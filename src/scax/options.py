@@ -13,7 +13,7 @@ from .rules.iterate_average import IterateAverage
 from .rules.rules import Rules
 from .rules.sequences import as_carry, as_sequence, warn_about_convergence
 from .sharding import Blocks, Parallel
-from .solvers import SOLVERS, Auto, Solver
+from .solvers import as_solver
 
 if TYPE_CHECKING:
     from .sca import SCA
@@ -32,16 +32,13 @@ def resolve_options(sca: "SCA") -> None:
     assign("carry", as_carry(sca.carry))
     if sca.mean_power is not None:
         IterateAverage(sca.mean_power)  # refuses what is no power
-    if isinstance(sca.solver, str):
-        checks.choice("solver", sca.solver, ["auto", *SOLVERS])
-        assign("solver", Auto() if sca.solver == "auto" else SOLVERS[sca.solver]())
+    assign("solver", as_solver(sca.solver))
     if isinstance(sca.acceptance, bool):
         assign("acceptance", Acceptance() if sca.acceptance else EveryFinite())
     for name, kind, wanted in (
         ("blocks", Blocks, "None or scax.Blocks(count, by=...)"),
         ("parallel", Parallel, "None or scax.Parallel(mesh, scheme=...)"),
         ("acceptance", (Acceptance, EveryFinite), "True, False or a scax.Acceptance"),
-        ("solver", Solver, "a name or a scax.solvers.Solver"),
     ):
         value = getattr(sca, name)
         if not isinstance(value, kind) and not (value is None and name in ("blocks", "parallel")):

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from . import rules
+from . import checks, rules
 from ._struct import Number, static, struct
 from .batch import Batch
 from .linearize.network import NetworkFunction
@@ -28,7 +28,6 @@ from .sharding import Blocks, Parallel, Serial, solve_in_blocks
 from .solvers import Auto, Solver
 from .solvers.plan import plan_step
 from .state import Info, State
-from .status import Status
 from .surrogate import LinearizedBatch, LinearSurrogate, Surrogate, build_linear_surrogate, build_surrogate
 
 
@@ -102,9 +101,22 @@ class SCA:
 
     def explain(self, params: PyTree, x: Any) -> str:
         """Which solver a batch like x gets, and why, in words."""
-        from .explain import explain
+        from .solvers.explain import explain
 
-        return explain(self, params, x)
+        state = self.init(params)
+        checks.features("x", x, state.w.dtype)
+        blocks = None
+        if self.blocks is not None and state.blocks is not None:
+            blocks = self.blocks.count, self.blocks.by, state.blocks.index.shape[1]
+        return explain(
+            (self.parallel or Serial()).solver(self.solver),
+            NetworkFunction(self.problem, state.layout, state.frozen),
+            state.w,
+            jnp.asarray(x),
+            memory_rows=0 if state.rules.memory is None else state.rules.memory.squares.shape[0],
+            blocks=blocks,
+            full=self.surrogate == "full",
+        )
 
 
 @jax.jit
@@ -135,8 +147,7 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     w_new, mean = w + α * δ, state.mean
     step_norm = α * jnp.linalg.norm(δ)
     after, average = lambda: here.objective_at(w_new), None if mean is None else partial(here.objective_at, mean)
-    status = jnp.where(solution.converged, Status.OK, Status.NOT_CONVERGED)
-    trial = Trial(status, solution.optimality, step_norm, after, average)
+    trial = Trial(solution.status, solution.optimality, step_norm, after, average)
     (accepted, restored, status), level = active.acceptance.decide(state.rules.acceptance, seen, trial)
     w_next = jnp.where(accepted, w_new, w if mean is None else jnp.where(restored, mean, w))
 

@@ -81,7 +81,8 @@ def speedup(
 def _block(sca: SCA, state, batch: Batch):
     """What one unit does: J, then the first block's system; the others stay at w_n."""
     surrogate, solver = convex_problem(sca, state, batch)
-    return solver.solve(surrogate.take(state.blocks.index[0], state.blocks.mask[0])).delta
+    solve: Any = solver.solve
+    return solve(surrogate.take(state.blocks.index[0], state.blocks.mask[0])).delta
 
 
 class Seconds(NamedTuple):

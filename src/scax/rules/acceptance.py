@@ -43,7 +43,8 @@ class EveryFinite:
     def decide(self, state: tuple, seen: Seen, trial: Trial) -> tuple[Verdict, tuple]:
         """The verdict, and what to remember."""
         finite = jnp.isfinite(trial.step_norm)
-        return Verdict(finite, jnp.asarray(False), jnp.where(finite, trial.status, Status.NOT_FINITE)), state
+        failed = jnp.where(trial.status == Status.SINGULAR, Status.SINGULAR, Status.NOT_FINITE)
+        return Verdict(finite, jnp.asarray(False), jnp.where(finite, trial.status, failed)), state
 
 
 @struct
@@ -75,6 +76,7 @@ class Acceptance:
         status = jnp.where(rose, Status.OBJECTIVE_ROSE, trial.status)
         status = jnp.where(inaccurate, Status.INACCURATE, status)
         status = jnp.where(finite, status, Status.NOT_FINITE)
+        status = jnp.where(trial.status == Status.SINGULAR, Status.SINGULAR, status)
         status = jnp.where(restored, Status.RESTORED, status)
         return Verdict(finite & ~inaccurate & ~rose & ~restored, restored, status), level
 

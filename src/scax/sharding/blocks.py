@@ -13,7 +13,7 @@ from .. import checks
 from .._struct import struct
 from ..layout import Layout
 from ..regularizers import Regularizer
-from ..solvers import Solution, Solver
+from ..solvers import Solution, Solver, join_blocks
 from ..surrogate import LinearSurrogate, Surrogate
 
 
@@ -204,9 +204,4 @@ def solve_in_blocks(
         return solve(own.take(index, mask, float(blocks.overlap)))
 
     parts = devices.solve_blocks(jax.vmap(one), (moving.index, moving.mask, blocks.own_rows(surrogate)))
-    return Solution(
-        scatter(parts.delta, moving, surrogate.w.shape[0]),
-        jnp.max(parts.optimality),
-        jnp.max(parts.iterations),
-        jnp.all(parts.converged),
-    )
+    return join_blocks(parts, scatter(parts.delta, moving, surrogate.w.shape[0]))

@@ -1,6 +1,7 @@
-"""How a step is solved: which solver, and on which form of J, decided from sizes while the step is traced."""
+"""How a step is solved, decided from shapes alone: the solver, the form of J, and whether JJᵀ is formed."""
 
 import dataclasses
+from typing import Any
 
 import jax
 from jaxtyping import Array, Float
@@ -9,45 +10,54 @@ from ..linearize.network import NetworkFunction
 from ..linearize.structured import Plan
 from .base import Solver
 from .closed_form import ClosedForm
-from .cost import Setting
+from .cost import Dimensions
 
 
 @dataclasses.dataclass(frozen=True)
 class StepPlan:
-    """A solver, the form of J it works on, and why."""
+    """A solver and why it was taken, and what it needs of the linearized network."""
 
     solver: Solver
-    form: str  # "dense", "structured" or "matrix-free"
-    uses_gram: bool  # JJᵀ of all rows is formed, and others may read from it
     reason: str
-    setting: Setting | None = None  # the sizes that decided; None where there was nothing to decide
+    form: str  # of J
+    uses_gram: bool
+    dimensions: Dimensions
 
 
 def plan_step(
     solver: Solver,
     network: NetworkFunction,
-    w: Float[Array, "q"],
-    rows: Array,
-    loss_rows: int,
+    w: Float[Array, "q"] | jax.ShapeDtypeStruct,
+    x: Array | jax.ShapeDtypeStruct,
+    rows: int,
     *,
     memory_rows: int = 0,
     block_width: int | None = None,
     own_batches: bool = False,
     full: bool = False,
 ) -> StepPlan:
-    """For `loss_rows` terms of the loss (neighbor pairs included) on these rows, beside `memory_rows` of the curvature
-    memory; `block_width` weights in a block, None without blocks, whose batches are `own_batches` or one for all."""
+    """The plan for inputs `x` that make `rows` rows of the loss and the neighbor pairs.
+
+    memory_rows  of the curvature memory
+    block_width  weights in a block; None where all weights are solved for at once
+    own_batches  every block differentiates its own rows alone
+    full         the loss is linearized as well
+    """
+    outputs = jax.eval_shape(network, w, x).shape[1]
+    dimensions = Dimensions(network.problem, rows, outputs, w.shape[0] if block_width is None else block_width)
     if full:
-        return StepPlan(ClosedForm(), "matrix-free", False, "the full linearization is solved by one prox")
-    outputs = jax.eval_shape(network, w, rows).shape[1]
-    if block_width is not None:
-        setting = Setting(network.problem, loss_rows, outputs, block_width)
-    else:
-        row = jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype)
-        layers = Plan.of(network, network.split(w), row, loss_rows)
-        setting = Setting(network.problem, loss_rows, outputs, w.shape[0], layers, -(-memory_rows // outputs))
-    choice = solver.choose(setting)
+        return StepPlan(ClosedForm(), "the full linearization is solved by one prox", "matrix-free", False, dimensions)
     if block_width is None:
-        return StepPlan(choice.solver, choice.solver.jacobian, choice.solver.grams, choice.reason, setting)
-    # each block takes its columns; with batches of their own, of the Jacobian of their own rows
-    return StepPlan(choice.solver, "matrix-free" if own_batches else "dense", False, choice.reason, setting)
+        memory_rows = -(-memory_rows // outputs)
+        dimensions = dataclasses.replace(dimensions, plan=_read(network, w, x, rows), memory_rows=memory_rows)
+    choice = solver.choose(dimensions)
+    form = choice.solver.form
+    if block_width is not None:
+        form = "matrix-free" if own_batches else "dense"  # each block takes its columns of J, or forms its own rows
+    uses_gram = choice.solver.uses_gram and block_width is None
+    return StepPlan(choice.solver, choice.reason, form, uses_gram, dimensions)
+
+
+def _read(network: NetworkFunction, w: Any, x: Any, rows: int) -> Plan:
+    leaves = jax.eval_shape(network.split, w)
+    return Plan.of(network, leaves, jax.ShapeDtypeStruct(x.shape[1:], x.dtype), rows)
