@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
 import scax
-from scax.rules.damping import Measures, Recovering, Relative
+from scax.rules import Recovering
 from tests.agreement.reference import Reference
 from tests.cases import LOSSES, REGULARIZERS, mlp, rows, start
 
@@ -284,46 +284,6 @@ def test_the_solver_asked_for_is_the_one_used():
         iterations.add(int(sca.step(sca.init(params), batch)[1].iterations))
         assert f"solver {solver}: asked for" in sca.explain(params, batch[0])
     assert len(iterations) == 2
-
-
-def test_recovering_damping():
-    rule = Recovering(base=0.1, rise=10.0, fall=0.5)
-    yes, no = jnp.asarray(True), jnp.asarray(False)
-    held = rule.start(jnp.float32)
-    np.testing.assert_allclose([rule.first, rule.at(held, jnp.asarray(0), lambda: held)[0]], 0.1)
-    for accepted, expected in ((no, 1.0), (yes, 0.5), (yes, 0.25), (yes, 0.125), (yes, 0.1)):
-        tau, held = rule.judged(held, held, accepted)
-        np.testing.assert_allclose([tau, held], expected)
-    for _ in range(100):
-        tau, held = rule.judged(held, held, no)
-    np.testing.assert_allclose(tau, 1e5)
-
-
-def test_relative_damping():
-    rule = Relative(share=0.1, scale=2.0, growth=1.0, rise=10.0, fall=0.5)
-    yes, no = jnp.asarray(True), jnp.asarray(False)
-    curvature = lambda value: Measures(lambda: jnp.asarray(-1.0), lambda: jnp.asarray(value), jnp.asarray(20.0), 1.0)
-    tau, held = rule.at(rule.start(jnp.float32), jnp.asarray(0), curvature(3.0))
-    np.testing.assert_allclose(tau, 0.1 * 3)
-    tau, held = rule.at(held, jnp.asarray(1), curvature(5.0))
-    np.testing.assert_allclose(tau, 0.1 * 4 * 1.5)  # average curvature 4, and half a scale later
-    for unknown in (jnp.nan, jnp.inf, 0.0):
-        assert rule.at(held, jnp.asarray(2), curvature(unknown))[1].mean == 4
-    assert rule.at(held, jnp.asarray(9), curvature(100.0))[1].mean == 4  # later it looks at one batch in eight
-    np.testing.assert_allclose(rule.at(held, jnp.asarray(8), curvature(13.0))[1].mean, (8 * 4 + 13) / 9)
-    np.testing.assert_allclose(rule.at(held, jnp.asarray(16), curvature(14.0))[1].mean, (9 * 4 + 14) / 10)
-    few = curvature(3.0)._replace(rows=jnp.asarray(5.0), caution=8.0)  # fewer rows, a loss that flattens out
-    np.testing.assert_allclose(rule.at(rule.start(jnp.float32), jnp.asarray(0), few)[0], 0.1 * 3 * 8 * 4**1.5)
-    after, held = rule.judged(held, tau, no)
-    np.testing.assert_allclose(after, 10 * tau)
-    after, held = rule.judged(held, after, yes)
-    np.testing.assert_allclose(after, 5 * tau)
-    for _ in range(100):
-        _, held = rule.judged(held, tau, no)
-    np.testing.assert_allclose(held.boost, 1e6)
-    for _ in range(100):
-        _, held = rule.judged(held, tau, yes)
-    assert held.boost == 1
 
 
 # -- explain -----------------------------------------------------------------------------------------

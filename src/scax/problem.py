@@ -94,7 +94,9 @@ class Problem:
         For the doors, where values are known. A step does the same while it is traced: shapes and dtypes are checked
         there, and values, which are not known, are not.
         """
-        return self.conform(params, Batch.of(batch).scaled(), self.layout(params).dtype(params))
+        batch, dtype = Batch.of(batch), self.layout(params).dtype(params)
+        batch.check(dtype)
+        return self.conform(params, batch.scaled(), dtype)
 
     def conform(self, params: PyTree, batch: Batch, dtype: Any) -> Batch:
         """The batch as arrays, checked against the network, the loss and the weights' precision."""

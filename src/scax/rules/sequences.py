@@ -45,7 +45,7 @@ class Sequence(Rule):
     @property
     def order(self) -> float | None:
         """p of a_n ~ n^{−p}; None if not known."""
-        raise NotImplementedError
+        return None
 
     def conditions(self) -> Conditions:
         p = self.order

@@ -62,6 +62,19 @@ class Surrogate:
     rest: LinearSurrogate
     center: Vector | None = None  # the step that δ is measured from, None for no step
 
+    @staticmethod
+    def of(
+        datafit: Datafit,
+        lin: Linearization,
+        w: Vector,
+        past: Vector | None,
+        carried: Vector | None,
+        damping: Float[Array, ""],
+        regularizer: Regularizer,
+    ) -> "Surrogate":
+        """From past = (1−ρ)d and carried = βδ_prev, None where absent."""
+        return Surrogate(datafit, lin, _rest(w, regularizer, damping, past, carried))
+
     @property
     def w(self) -> Vector:
         return self.rest.w
@@ -130,12 +143,13 @@ def build_surrogate(
     past = None if memory is None else (1 - ρ) * memory
     center = None if carried is None else proposal.carry * carried  # βδ_prev
     if proposal.memory is None or proposal.memory_weight is None:
-        return Surrogate(datafit, lin, _rest(w, regularizer, proposal.damping, past, center))
+        return Surrogate.of(datafit, lin, w, past, center, proposal.damping, regularizer)
     # ς‖B(δ − βδ_prev)‖², with βδ_prev as the origin
     lin = WithMemoryRows(lin, proposal.memory.rows, proposal.memory.squares, center)
     datafit = datafit.with_rows(proposal.memory_weight * jnp.ones(lin.outputs.shape[0] - lin.samples, w.dtype))
     w = w if center is None else w + center
-    return Surrogate(datafit, lin, _rest(w, regularizer, proposal.damping, past, None), center)
+    surrogate = Surrogate.of(datafit, lin, w, past, None, proposal.damping, regularizer)
+    return dataclasses.replace(surrogate, center=center)
 
 
 def build_linear_surrogate(
