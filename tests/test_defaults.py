@@ -184,7 +184,7 @@ def test_any_batch_and_width(rows, width):
 
 def test_carry_approaches_one():
     rule = scax.Approach(0.9, scale=5.0)
-    np.testing.assert_allclose([rule.function(n) for n in (0, 5, 45)], [0.9, 0.95, 0.99])
+    np.testing.assert_allclose([rule(n) for n in (0, 5, 45)], [0.9, 0.95, 0.99])
     for wrong in ({"initial": 1.0, "scale": 5.0}, {"initial": -0.1, "scale": 5.0}, {"initial": 0.9, "scale": 0.0}):
         with pytest.raises(ValueError, match="must be"):
             scax.Approach(**wrong)

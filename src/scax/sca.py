@@ -77,6 +77,7 @@ class SCA:
             carried=None if active.carry is None else jnp.zeros_like(w),
             mean=None if active.iterate_average is None else active.iterate_average.init(w),
             rules=rules.init(active, w),
+            damping=jnp.zeros((), w.dtype),
             count=jnp.asarray(0, jnp.int32),
             blocks=None if self.blocks is None else self.blocks.partition(layout, regularizer, w.dtype),
             frozen=tuple(jnp.array(leaf) for leaf in layout.split(params)[1]),
@@ -166,6 +167,7 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
         carried=None if state.carried is None else jnp.where(accepted, δ, 0),
         mean=mean,
         rules=remembered,
+        damping=proposal.damping,
         count=n + 1,
     )
     info = Info(

@@ -17,6 +17,7 @@ class State:
     carried: Float[Array, "q"] | None  # δ_{n−1} = ŵ_n − w_{n−1}, None where β ≡ 0
     mean: Float[Array, "q"] | None  # the averaged iterate, None where averaging is off
     rules: RuleStates
+    damping: Float[Array, ""]  # τ of the last step, for a person to see
     count: Int[Array, ""]  # n
     blocks: Partition | None
     frozen: tuple

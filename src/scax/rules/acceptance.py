@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from .. import checks
 from .._struct import Number, struct
 from ..status import Status
-from .base import Scalar, Seen
+from .base import RuleState, Scalar, Seen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ class EveryFinite:
     def init(self, w: Float[Array, "q"]) -> tuple:
         return ()
 
-    def decide(self, state: tuple, seen: Seen, trial: Trial) -> tuple[Verdict, tuple]:
+    def decide(self, state: RuleState, seen: Seen, trial: Trial) -> tuple[Verdict, RuleState]:
         """The verdict, and what to remember."""
         finite = jnp.isfinite(trial.step_norm)
         failed = jnp.where(trial.status == Status.SINGULAR, Status.SINGULAR, Status.NOT_FINITE)
