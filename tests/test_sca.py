@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
 import scax
-from scax.rules import Recovering, Relative
+from scax.rules import Recovering, Relative, Seen
+from scax.rules.acceptance import Trial
 from tests.agreement.reference import Reference
 from tests.cases import LOSSES, REGULARIZERS, mlp, rows, start
 
@@ -223,14 +224,35 @@ def test_bounds_of_acceptance_matter():
     problem, params, batch = setting()
     never = scax.SCA(problem, acceptance=scax.Acceptance(residual=1e-30))
     assert not never.step(never.init(params), batch)[1].accepted
-    level = scax.Acceptance(memory=0.5).track(jnp.asarray(4.0), jnp.asarray(2.0), jnp.asarray(3))
-    assert level == 3.0
-    assert scax.Acceptance(memory=0.0).track(jnp.asarray(4.0), jnp.asarray(2.0), jnp.asarray(3)) == 2.0
-    assert scax.Acceptance().track(jnp.asarray(0.0), jnp.asarray(2.0), jnp.asarray(0)) == 2.0
-    one, four = jnp.asarray(1.0), jnp.asarray(4.0)
-    assert scax.Acceptance(rise=1.0).rose(one, four, one)
-    assert not scax.Acceptance(rise=5.0).rose(one, four, one)
-    assert scax.Acceptance().rose(one, jnp.asarray(jnp.nan), one)
+
+
+@pytest.mark.parametrize(
+    ("options", "level", "n", "after", "expected"),
+    [
+        ({"memory": 0.5}, 4.0, 3, 2.0, 3.0),
+        ({"memory": 0.0}, 4.0, 3, 2.0, 2.0),
+        ({}, 0.0, 0, 2.0, 2.0),
+    ],
+)
+def test_the_level_is_a_running_average_that_rises_at_once(options, level, n, after, expected):
+    verdict, new = judge(scax.Acceptance(**options), level, n, objective=2.0, after=after)
+    assert new == expected
+    assert verdict.accepted
+
+
+@pytest.mark.parametrize(("rise", "after", "accepted"), [(1.0, 4.0, False), (5.0, 4.0, True), (1.0, np.nan, False)])
+def test_a_step_may_raise_the_objective_so_far(rise, after, accepted):
+    verdict, _ = judge(scax.Acceptance(rise=rise), 1.0, 1, objective=1.0, after=after)
+    assert verdict.accepted == accepted
+    assert verdict.status == (scax.Status.OK if accepted else scax.Status.OBJECTIVE_ROSE)
+
+
+def judge(acceptance, level, n, objective, after):
+    number = jnp.asarray
+    zero = lambda *_: number(0.0)
+    seen = Seen(number(n), number(float(n)), number(20.0), number(objective), 1.0, zero, zero, zero)
+    trial = Trial(number(int(scax.Status.OK)), number(0.0), number(1.0), lambda: number(after), None)
+    return acceptance.decide(number(level), seen, trial)
 
 
 def test_every_status_has_a_message():
