@@ -84,9 +84,9 @@ def test_tensorboard_sees_what_the_run_folder_holds(scax):
 
 def test_a_resumed_run_goes_on_in_the_same_event_files(scax):
     pytest.importorskip("tensorboardX", reason="needs the extra: pip install 'scax[tensorboard]'")
+    from scax.runs import session as sessions
     from scax.runs.config import load as load_config
     from scax.runs.reading import survey
-    from scax.training import session as sessions
 
     regression(Path("t.csv"))
     assert scax("train", "t.csv", "--target", "price", *SMALL, "--out", "run").code == 0

@@ -138,9 +138,9 @@ def test_the_step_size_falls_as_asked(run, scax, refused):
 
 def test_stop_and_resume_is_to_the_bit(run, scax):
     """Ctrl-C after a while, twice; a checkpoint at every moment."""
+    from scax.runs import session as sessions
     from scax.runs.config import load as load_config
     from scax.runs.reading import survey
-    from scax.training import session as sessions
 
     config = load_config(Path("run/config.toml"))
     table, found = survey(config)
@@ -253,9 +253,9 @@ def test_a_group_penalty_ends_with_inputs_gone(scax):
 
 def test_a_strength_is_found(scax):
     """Chosen on training rows, shown, kept in the folder; and found again by a run that stopped before it was."""
+    from scax.runs import session as sessions
     from scax.runs.config import load as load_config
     from scax.runs.reading import survey
-    from scax.training import session as sessions
 
     regression(Path("t.csv"))
     given = ["train", "t.csv", "--target", "price", *SMALL, "--penalty", "group", "--strength", "auto"]

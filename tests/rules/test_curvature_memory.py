@@ -12,7 +12,6 @@ import scax
 from scax.linearize import Dense
 from scax.rules import curvature_memory as memory
 from scax.surrogate.iteration import Iteration
-
 from tests.cases import rows
 
 LAM, TAU = 0.01, 0.003
