@@ -74,7 +74,7 @@ def local_ray():
     ray.shutdown()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(700)
 def test_workers_and_server_may_die(local_ray, tmp_path):
     """A worker and the server are killed on the way: the run reaches its end, and has learned."""
     sca, params, data = setting()
@@ -99,7 +99,7 @@ def test_workers_and_server_may_die(local_ray, tmp_path):
         checkpoint=tmp_path / "server",
         every=5,
         callback=kill,
-        limit=200,
+        limit=600,
     )
     assert killed == ["worker", "server"]
     assert result.history["deaths"][0] == 2
