@@ -63,9 +63,17 @@ REGULARIZERS: dict[str, Callable[[int], scax.Regularizer]] = {
     "box+box": lambda size: scax.Box(0.4) + scax.Box(0.6) + scax.L2(0.01),
     "group+box": lambda size: scax.GroupLasso(0.03, groups_of_three(size)) + scax.Box(0.4),
     "all": lambda size: scax.GroupLasso(0.03, groups_of_three(size)) + scax.L1(0.005) + scax.L2(0.01) + scax.Box(0.4),
+    "log-sum": lambda size: scax.LogSum(0.3) + scax.L2(0.01),
+    "log-sum-groups": lambda size: scax.LogSum(0.2, groups_of_three(size), epsilon=0.1),
+    "support": lambda size: scax.Support(np.arange(size) % 3 != 1) + scax.L2(0.02),
 }
 SMOOTH = ["l2", "l2+l2"]
-ROUGH = [name for name in REGULARIZERS if name not in SMOOTH]
+NONSMOOTH = [name for name in REGULARIZERS if name not in SMOOTH]
+
+
+def convexified(name: str, size: int) -> scax.Regularizer:
+    """The regularizer of the table where it is convex, else the convex one that stands for it at some weights."""
+    return REGULARIZERS[name](size).majorizer(jnp.asarray(np.random.default_rng(6).uniform(-0.4, 0.4, size)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,38 +81,61 @@ class Parts:
     """What a regularizer is made of, read off its pieces: the formulas in the tests use nothing else of it."""
 
     ridge: float
-    l1: float
-    group: float
+    l1: float | np.ndarray  # one number, or one for each weight
+    group: float | np.ndarray  # likewise for each group
     ids: np.ndarray | None
     bound: float
+    free: np.ndarray | bool  # which weights may differ from zero
 
     @staticmethod
-    def of(regularizer: scax.Regularizer) -> "Parts":
-        ridge, l1, group, ids, bound = 0.0, 0.0, 0.0, None, np.inf
+    def of(regularizer: scax.Regularizer, w: np.ndarray | None = None) -> "Parts":
+        """Of one that is not convex, the parts of its tangent at w."""
+        ridge, l1, group, ids, bound, free = 0.0, 0.0, 0.0, None, np.inf, True
         for part in getattr(regularizer, "parts", (regularizer,)):
             match part:
                 case scax.L2():
                     ridge += float(part.strength)
                 case scax.L1():
-                    l1 += float(part.strength)
+                    l1 = l1 + np.asarray(part.strength)
                 case scax.ElasticNet():
                     l1 += float(part.strength * part.l1_ratio)
                     ridge += float(part.strength * (1 - part.l1_ratio))
                 case scax.GroupLasso():
-                    group, ids = float(part.strength), np.asarray(part.groups.ids)
+                    group, ids = np.asarray(part.strength), np.asarray(part.groups.ids)
+                case scax.LogSum(groups=None):  # d/d|w| of ε log(1 + |w|/ε) is ε/(|w| + ε)
+                    l1 = l1 + part.strength * part.epsilon / (np.abs(w) + part.epsilon)
+                case scax.LogSum():
+                    ids = np.asarray(part.groups.ids)
+                    scale = part.epsilon * np.sqrt(np.bincount(ids))
+                    group = part.strength * scale / (np.sqrt(np.bincount(ids, w**2)) + scale)
                 case scax.Box():
                     bound = min(bound, float(part.bound))
-        return Parts(ridge, l1, group, ids, bound)
+                case scax.Support():
+                    free = np.asarray(part.free)
+        return Parts(ridge, l1, group, ids, bound, free)
 
     def nonsmooth(self, w: np.ndarray) -> float:
         """R without its ridge."""
-        value = self.l1 * np.abs(w).sum()
-        if self.ids is not None:
-            value += sum(self.group * np.sqrt(len(p)) * np.linalg.norm(w[p]) for p in self.members())
-        return value if np.all(np.abs(w) <= self.bound * (1 + 1e-12)) else np.inf
+        value = np.sum(self.l1 * np.abs(w))
+        for p, threshold in self.members():
+            value += threshold * np.linalg.norm(w[p])
+        inside = (np.abs(w) <= self.bound * (1 + 1e-12)) & (self.free | (w == 0))
+        return value if np.all(inside) else np.inf
 
-    def members(self) -> list[np.ndarray]:
-        return [np.flatnonzero(self.ids == p) for p in range(self.ids.max() + 1)]
+    def prox(self, w: np.ndarray, step: float) -> np.ndarray:
+        """argmin_x  ½‖x − w‖² + step · nonsmooth(x)."""
+        x = np.sign(w) * np.maximum(np.abs(w) - step * self.l1, 0)
+        for p, threshold in self.members():
+            x[p] = _group_in_box(x[p], step * threshold, self.bound)
+        return np.where(self.free, np.clip(x, -self.bound, self.bound), 0)
+
+    def members(self) -> list[tuple[np.ndarray, float]]:
+        """The weights of each group, and what its norm is multiplied with: strength · √size."""
+        if self.ids is None:
+            return []
+        sizes = np.bincount(self.ids)
+        thresholds = np.broadcast_to(self.group, sizes.shape) * np.sqrt(sizes)
+        return [(np.flatnonzero(self.ids == p), threshold) for p, threshold in enumerate(thresholds)]
 
     def violation(self, w: np.ndarray, slope: np.ndarray) -> float:
         """dist(−slope, ∂nonsmooth(w)): zero where w minimizes (smooth part with this slope) + nonsmooth.
@@ -112,21 +143,34 @@ class Parts:
         Away from zero a group pulls along w_p/‖w_p‖; at zero it absorbs whatever ℓ1 leaves of the slope, up to its
         threshold. ℓ1 pulls by its strength along the sign, or anything between at zero; a bound holds what pushes out.
         """
-        pull = -slope
+        pull, l1s = -slope, np.broadcast_to(self.l1, w.shape)
         missing = np.zeros_like(w)
-        for p in self.members() if self.ids is not None else [np.arange(len(w))]:
-            r, x = pull[p], w[p]
+        for p, threshold in self.members() or [(np.arange(len(w)), 0.0)]:
+            r, x, l1 = pull[p], w[p], l1s[p]
             if self.ids is not None:
-                threshold = self.group * np.sqrt(len(p))
                 if not np.any(x):
-                    left = np.linalg.norm(np.sign(r) * np.maximum(np.abs(r) - self.l1, 0))
+                    left = np.linalg.norm(np.sign(r) * np.maximum(np.abs(r) - l1, 0))
                     missing[p[0]] = max(left - threshold, 0)
                     continue
                 r = r - threshold * x / np.linalg.norm(x)
-            off = np.where(x == 0, np.maximum(np.abs(r) - self.l1, 0), np.abs(r - self.l1 * np.sign(x)))
-            outward = (np.abs(x) >= self.bound * (1 - 1e-7)) & (np.sign(x) * r - self.l1 >= 0)
+            off = np.where(x == 0, np.maximum(np.abs(r) - l1, 0), np.abs(r - l1 * np.sign(x)))
+            outward = (np.abs(x) >= self.bound * (1 - 1e-7)) & (np.sign(x) * r - l1 >= 0)
             missing[p] = np.where(outward, 0, off)
-        return float(np.linalg.norm(missing))
+        return float(np.linalg.norm(np.where(self.free, missing, 0)))
+
+
+def _group_in_box(w, threshold, bound):
+    """argmin ½‖x − w‖² + threshold‖x‖ with |x| ≤ bound: clip(w t/(t + threshold)) at the t that equals its norm."""
+    norm = np.linalg.norm(w)
+    if norm <= threshold:
+        return np.zeros_like(w)
+    if np.all(np.abs(w) * (1 - threshold / norm) <= bound):
+        return w * (1 - threshold / norm)
+    low, high = 0.0, norm
+    for _ in range(100):
+        t = (low + high) / 2
+        low, high = (t, high) if np.linalg.norm(np.clip(w * t / (t + threshold), -bound, bound)) > t else (low, t)
+    return np.clip(w * t / (t + threshold), -bound, bound)
 
 
 # -- networks: any pure function of (params, x) --------------------------------------------------

@@ -174,7 +174,7 @@ def test_a_step_to_nan_is_not_taken_and_training_goes_on():
 
 def test_an_inaccurate_solution_is_not_taken():
     problem, params, batch = setting()
-    sloppy = scax.solvers.ConjugateGradientsSolver(cg_iterations=1)
+    sloppy = scax.solvers.ConjugateGradients(cg_iterations=1)
     sca = scax.SCA(problem, solver=sloppy, damping=1e-6, acceptance=scax.Acceptance(residual=1e-6))
     state, info = sca.step(sca.init(params), batch)
     assert not info.accepted
@@ -236,9 +236,10 @@ def test_bounds_of_acceptance_matter():
 def test_every_status_has_a_message():
     for status in scax.Status:
         assert len(status.message) > 5
-    for failure in (scax.Status.NOT_FINITE, scax.Status.INACCURATE, scax.Status.OBJECTIVE_ROSE):
+    Status = scax.Status
+    for failure in (Status.SINGULAR, Status.NOT_FINITE, Status.INACCURATE, Status.OBJECTIVE_ROSE):
         assert "not taken" in failure.message
-        assert "`damping`" in failure.message
+        assert "`damping`" in failure.remedy
 
 
 # -- every option changes the result -----------------------------------------------------------------
@@ -278,7 +279,7 @@ def test_every_option_changes_the_result(option, value):
 def test_the_solver_asked_for_is_the_one_used():
     problem, params, batch = setting(loss="poisson")
     iterations = set()
-    for solver in ("newton", "fista"):
+    for solver in ("structured", "fista"):
         sca = scax.SCA(problem, solver=solver)
         iterations.add(int(sca.step(sca.init(params), batch)[1].iterations))
         assert f"solver {solver}: asked for" in sca.explain(params, batch[0])

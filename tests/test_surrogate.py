@@ -161,10 +161,10 @@ def test_prox_is_the_minimizer_of_its_definition(regularizer, x64):
 def test_the_requested_gap_is_the_gap_delivered(x64):
     for tolerance in (1e-2, 1e-5, 1e-9):
         solution = Fista(tolerance=tolerance, check_every=1).solve(build("squared", "l1"))
-        assert solution.converged
+        assert solution.status == scax.Status.OK
         assert solution.optimality <= tolerance
     loose = Fista(tolerance=1e-12, max_iterations=1, check_every=1).solve(build("squared", "l1"))
-    assert not loose.converged
+    assert loose.status == scax.Status.NOT_CONVERGED
     assert loose.iterations == 1
 
 
@@ -175,7 +175,7 @@ def test_start_outside_a_box_is_not_taken_for_a_solution(x64):
     lin = linearize(network, w, x, "dense")
     surrogate = Surrogate.build(datafit, lin, w, None, None, jnp.asarray(TAU), scax.Box(0.1))
     solution = Fista().solve(surrogate)
-    assert solution.converged
+    assert solution.status == scax.Status.OK
     assert jnp.all(jnp.abs(w + solution.delta) <= 0.1 + 1e-12)
 
 

@@ -10,7 +10,7 @@ from .rules.damping import FULL, PARTIAL, Fixed, as_damping
 from .rules.sequences import as_carry, as_sequence, warn_if_hopeless
 from .sharding.blocks import Blocks
 from .sharding.mesh import Parallel
-from .solvers import SOLVERS, Auto, Solver
+from .solvers import as_solver
 
 
 def settle(sca: Any) -> None:
@@ -27,9 +27,7 @@ def settle(sca: Any) -> None:
     if sca.mean_power is not None:
         checks.nonnegative("mean_power", sca.mean_power)
     checks.choice("surrogate", sca.surrogate, ["partial", "full"])
-    if isinstance(sca.solver, str):
-        checks.choice("solver", sca.solver, ["auto", *SOLVERS])
-        fix("solver", Auto() if sca.solver == "auto" else SOLVERS[sca.solver]())
+    fix("solver", as_solver(sca.solver))
     if isinstance(sca.acceptance, bool):
         fix("acceptance", Acceptance() if sca.acceptance else None)
     if sca.averaging is not None:
@@ -42,8 +40,6 @@ def settle(sca: Any) -> None:
         raise TypeError(f"parallel must be None or scax.Parallel(mesh, scheme=...), got {sca.parallel!r}.")
     if sca.acceptance is not None and not isinstance(sca.acceptance, Acceptance):
         raise TypeError(f"acceptance must be True, False or a scax.Acceptance, got {sca.acceptance!r}.")
-    if not isinstance(sca.solver, Solver):
-        raise TypeError(f"solver must be a name or a scax.solvers.Solver, got {sca.solver!r}.")
     if reason := sca.solver.supports(sca.problem):
         raise ValueError(reason)
     if sca.parallel is not None:

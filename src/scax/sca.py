@@ -13,9 +13,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from . import checks
 from ._struct import Number, static, struct
 from .batch import Batch
 from .layout import Layout
+from .linearize.network import NetworkFunction
 from .options import known, settle
 from .problem import Problem
 from .rules.acceptance import Acceptance, verdict
@@ -143,9 +145,22 @@ class SCA:
 
     def explain(self, params: PyTree, x: Any) -> str:
         """Which solver a batch like x gets, and why, in words."""
-        from .explain import explain
+        from .solvers.explain import explain
 
-        return explain(self, params, x)
+        state = self.init(params)
+        checks.features("x", x, state.w.dtype)
+        blocks = None
+        if self.blocks is not None and state.blocks is not None:
+            blocks = self.blocks.count, self.blocks.by, state.blocks.index.shape[1]
+        return explain(
+            self.solver,
+            NetworkFunction(self.problem, state.layout, state.frozen),
+            state.w,
+            jnp.asarray(x),
+            memory_rows=0 if state.metric is None else state.metric.squares.shape[0],
+            blocks=blocks,
+            full=self.surrogate == "full",
+        )
 
     def __post_init__(self):
         settle(self)
@@ -184,7 +199,7 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
         level = jnp.where(lost, level, sca.acceptance.track(level, before, n))
         inaccurate = sca.acceptance.inaccurate(solution.optimality)
         rose = sca.acceptance.rose(before, now.objective_at(proposal), level)
-    accepted, status = verdict(jnp.isfinite(step_norm), solution.converged, inaccurate, rose, lost)
+    accepted, status = verdict(jnp.isfinite(step_norm), solution.status, inaccurate, rose, lost)
     taken = lambda new, old: jnp.where(accepted, new, old)
 
     # what the next step needs

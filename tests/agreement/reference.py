@@ -42,7 +42,7 @@ class Reference:
         if y.ndim == 1:
             y = np.eye(z0.shape[1])[y] if y.dtype.kind == "i" else y[:, None]
         shares = np.full(len(y), 1 / len(y)) if self.shares is None else self.shares
-        parts = Parts.of(self.regularizer)
+        parts = Parts.of(self.regularizer, np.asarray(w))
         set_("w", np.asarray(w))
         set_("z0", z0)
         set_("jacobian", np.asarray(jax.jacrev(network)(w)).reshape(z0.size, -1))
@@ -69,14 +69,6 @@ class Reference:
         """dist(0, ∂F(δ)); F is 2μ-strongly convex, so ‖δ − δ*‖ ≤ residual/2μ."""
         return self.parts.violation(self.w + delta, self.slope(delta))
 
-    def prox(self, w, step):
-        p = self.parts
-        x = np.sign(w) * np.maximum(np.abs(w) - step * p.l1, 0)
-        if p.ids is not None:
-            for g in p.members():
-                x[g] = _group_in_box(x[g], step * p.group * np.sqrt(len(g)), p.bound)
-        return np.clip(x, -p.bound, p.bound)
-
     def solve(self, iterations=20000):
         """Accelerated proximal gradient for a strongly convex F; certified to 1e-11 relative to ‖δ‖."""
         rows = self.jacobian * np.sqrt(np.repeat(self.scale, self.z0.shape[1]))[:, None]
@@ -85,7 +77,7 @@ class Reference:
         bound = 2 * self.mu + self.formulas[2] * np.linalg.norm(rows, 2) ** 2
         for n in range(iterations):
             slope = self.slope(ahead)
-            new = self.prox(self.w + ahead - slope / bound, 1 / bound) - self.w
+            new = self.parts.prox(self.w + ahead - slope / bound, 1 / bound) - self.w
             move = new - ahead
             if self._smooth(new) > self._smooth(ahead) + slope @ move + bound / 2 * move @ move + 1e-13:
                 bound *= 2
@@ -100,20 +92,6 @@ class Reference:
     def _smooth(self, delta):
         loss = self.scale @ self.formulas[0](self.loss, self.outputs(delta), self.targets).sum(1)
         return loss + self.linear @ delta + self.mu * delta @ delta
-
-
-def _group_in_box(w, threshold, bound):
-    """argmin ½‖x − w‖² + threshold‖x‖ with |x| ≤ bound: clip(w t/(t + threshold)) at the t that equals its norm."""
-    norm = np.linalg.norm(w)
-    if norm <= threshold:
-        return np.zeros_like(w)
-    if np.all(np.abs(w) * (1 - threshold / norm) <= bound):
-        return w * (1 - threshold / norm)
-    low, high = 0.0, norm
-    for _ in range(100):
-        t = (low + high) / 2
-        low, high = (t, high) if np.linalg.norm(np.clip(w * t / (t + threshold), -bound, bound)) > t else (low, t)
-    return np.clip(w * t / (t + threshold), -bound, bound)
 
 
 #: value and gradient per output, and a curvature to start the step from (it is raised where it is too small)

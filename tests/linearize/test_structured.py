@@ -8,7 +8,6 @@ import pytest
 import scax
 from scax.linearize import linearize, structured
 from scax.linearize.network import NetworkFunction
-from scax.solvers.linear.cholesky import by_cholesky, in_one_kernel
 
 
 def draw(rng, *shape):
@@ -167,14 +166,3 @@ def test_frozen_parameters_are_not_read():
         steps[solver] = sca.step(sca.init(params), (x.astype(jnp.float32), y))[0].w
     assert steps["structured"].shape == (4 + 12 + 3 + 6,)
     np.testing.assert_allclose(steps["structured"], steps["weight-space"], rtol=2e-4, atol=2e-5)
-
-
-@pytest.mark.parametrize("m", [1, 7, 16, 20, 33, 64])
-def test_the_kernel_solves_what_the_library_solves(m):
-    """The GPU's kernel, interpreted; `vmap` gives one system per block."""
-    rng = np.random.default_rng(m)
-    half = rng.normal(size=(3, m, m + 2))
-    matrix = jnp.asarray(half @ half.transpose(0, 2, 1) / m + 0.1 * np.eye(m), jnp.float32)
-    right = jnp.asarray(rng.normal(size=(3, m)), jnp.float32)
-    found = jax.vmap(lambda a, b: in_one_kernel(a, b, interpret=True))(matrix, right)
-    np.testing.assert_allclose(found, jax.vmap(by_cholesky)(matrix, right), rtol=2e-4, atol=1e-5)

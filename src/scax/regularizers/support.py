@@ -24,7 +24,7 @@ class Support(Regularizer):
         return jnp.where(jnp.all(self.free | (w == 0)), 0.0, jnp.inf).astype(w.dtype)
 
     def prox_nonsmooth(self, w, step):
-        return jnp.where(self.free, w, 0)
+        return self.project(w)
 
     def prox_derivative(self, w, x, step):
         return ProxDerivative(jnp.asarray(self.free, w.dtype))
@@ -32,10 +32,13 @@ class Support(Regularizer):
     def admit(self, w):
         known, free = checks.concrete(w), checks.concrete(self.free)
         if known is None or free is None:
-            return self.prox_nonsmooth(w, 0.0)
+            return self.project(w)
         if stray := int(np.count_nonzero(np.where(free, 0, known))):
             raise ValueError(f"params has {stray} of the weights that Support holds at zero: set them to 0.0 first.")
         return w
+
+    def project(self, w):
+        return jnp.where(self.free, w, 0)
 
     def take(self, index):
         return Support(self.free[index])

@@ -54,15 +54,15 @@ class Acceptance:
 
 def verdict(
     finite: Bool[Array, ""],
-    converged: Bool[Array, ""],
+    solver: Int[Array, ""],
     inaccurate: Bool[Array, ""],
     rose: Bool[Array, ""],
     lost: Bool[Array, ""],
 ) -> tuple[Bool[Array, ""], Int[Array, ""]]:
     """(accepted, status): the first thing that is wrong decides."""
     accepted = finite & ~inaccurate & ~rose & ~lost
-    status = jnp.where(converged, Status.OK, Status.NOT_CONVERGED)
-    status = jnp.where(rose, Status.OBJECTIVE_ROSE, status)
+    status = jnp.where(rose, Status.OBJECTIVE_ROSE, solver)
     status = jnp.where(inaccurate, Status.INACCURATE, status)
     status = jnp.where(finite, status, Status.NOT_FINITE)
+    status = jnp.where(solver == Status.SINGULAR, solver, status)
     return accepted, jnp.where(lost, Status.RESTORED, status)

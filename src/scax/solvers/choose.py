@@ -1,31 +1,33 @@
 """Which solver, and why: from sizes and parts known before anything compiles."""
 
-from typing import ClassVar
+import dataclasses
+from typing import Any, ClassVar
 
+from .. import checks
 from .._struct import static, struct
 from ..problem import Problem
 from .base import Choice, Solver
-from .cost import LARGEST_ARRAY, Setting, costs
+from .conjugate_gradients import ConjugateGradients
+from .cost import LARGEST_ARRAY, Dimensions, costs
+from .direct import Direct
 from .fista import Fista
 from .semismooth import Semismooth
-from .smooth import ConjugateGradientsSolver, Newton, SampleSpaceSolver, StructuredSolver, WeightSpaceSolver
 
-#: Equations up to which a few Newton systems are cheaper than hundreds of passes over the batch.
+#: Equations up to which a direct solve is cheaper than hundreds of passes over the batch, and more exact.
 LARGEST_SYSTEM = 2048
 #: What the step of a training may leave to gain, as a share of what it gains.
 ENOUGH = 0.1
 
-SOLVERS: dict[str, type[Solver]] = {
-    cls.name: cls
-    for cls in (
-        WeightSpaceSolver,
-        SampleSpaceSolver,
-        StructuredSolver,
-        ConjugateGradientsSolver,
-        Newton,
-        Fista,
-        Semismooth,
-    )
+#: The solvers by their public names. "newton" is "structured" by another name: Newton's method for whatever smooth
+#: loss, in sample space, on layers where the network has them and on columns where it has not.
+SOLVERS: dict[str, Solver] = {
+    "weight-space": Direct("weight", "dense"),
+    "sample-space": Direct("sample", "dense"),
+    "structured": Direct("sample", "structured"),
+    "newton": Direct("sample", "structured"),
+    "cg": ConjugateGradients(),
+    "fista": Fista(),
+    "semismooth": Semismooth(),
 }
 
 
@@ -33,8 +35,9 @@ SOLVERS: dict[str, type[Solver]] = {
 class Auto(Solver):
     """The cheapest solver that serves the problem; `tolerance` is handed to it, None leaves it its own.
 
-    Without one, surrogates with a prox are solved until a tenth of the step's gain is left: the next batch's is
-    another one, and trainings end no worse (docs/sparse.md).
+    Conjugate gradients are taken only where every direct solve is large. Without a tolerance, surrogates with a prox
+    are solved until a tenth of the step's gain is left: the next batch's is another one, and trainings end no worse
+    (docs/sparse.md).
     """
 
     tolerance: float | None = static(default=None)
@@ -43,30 +46,44 @@ class Auto(Solver):
     def supports(self, problem: Problem) -> str | None:
         return None
 
-    def choose(self, setting: Setting) -> Choice:
-        problem = setting.problem
-        if not problem.regularizer.is_smooth:
-            solver, reason = _nonsmooth(setting)
-            return Choice(self._made(solver), reason)
-        table = costs(setting)
-        feasible = {name: cost for name, cost in table.items() if cost.feasible}
-        best = min(feasible, key=lambda name: feasible[name].multiply_adds)
-        how = "one solve" if problem.loss.is_quadratic else "Newton"
-        return Choice(self._made(SOLVERS[best]), f"{how}: {table[best]}, the least of {', '.join(sorted(table))}")
-
-    def _made(self, solver: type[Solver]) -> Solver:
+    def choose(self, dimensions: Dimensions) -> Choice:
+        smooth = dimensions.problem.regularizer.is_smooth
+        solver, reason = _cheapest_smooth(dimensions) if smooth else _cheapest_with_prox(dimensions)
+        options: dict[str, Any] = {}
         if self.tolerance is not None:
-            return solver(tolerance=self.tolerance)  # type: ignore[call-arg]
-        return solver(enough=ENOUGH) if issubclass(solver, Semismooth | Fista) else solver()
+            options = {"tolerance": self.tolerance}
+        elif solver.stops_on_gap:
+            options = {"enough": ENOUGH}
+        return Choice(dataclasses.replace(solver, **options), reason)  # type: ignore[type-var]
 
 
-def _nonsmooth(setting: Setting) -> tuple[type[Solver], str]:
+def as_solver(value: Any) -> Solver:
+    """A solver from its name, or a Solver as it is."""
+    if isinstance(value, str):
+        checks.choice("solver", value, ["auto", *SOLVERS])
+        return Auto() if value == "auto" else SOLVERS[value]
+    if not isinstance(value, Solver):
+        raise TypeError(f"solver must be a name or a scax.solvers.Solver, got {value!r}.")
+    return value
+
+
+def _cheapest_smooth(dimensions: Dimensions) -> tuple[Solver, str]:
+    """The least multiply-adds of all that fit; conjugate gradients only for large systems."""
+    table = costs(dimensions)
+    fitting = {name: cost for name, cost in table.items() if cost.feasible}
+    if dimensions.equations <= LARGEST_SYSTEM and len(fitting) > 1:
+        fitting.pop("cg", None)
+    best = min(fitting, key=lambda name: fitting[name].multiply_adds)
+    how = "one solve" if dimensions.problem.loss.is_quadratic else "Newton"
+    return SOLVERS[best], f"{how}: {table[best]}, the least of {', '.join(sorted(fitting))}"
+
+
+def _cheapest_with_prox(dimensions: Dimensions) -> tuple[Solver, str]:
     """Newton's few small systems, unless they are large or the prox has no known derivative."""
-    regularizer, m, q = setting.problem.regularizer, setting.rows * setting.outputs, setting.weights
+    regularizer, side = dimensions.problem.regularizer, dimensions.equations
     name = type(regularizer).__name__
     if not regularizer.has_prox_derivative:
-        return Fista, f"{name} is not smooth and has a prox, whose derivative is not known"
-    side = min(m, q)
-    if side > LARGEST_SYSTEM or m * q > LARGEST_ARRAY:
-        return Fista, f"{name} is not smooth, and a Newton step would solve a system of {side:,} equations"
-    return Semismooth, f"{name} is not smooth; Newton steps solve a system of {side:,} equations"
+        return SOLVERS["fista"], f"{name} is not smooth and has a prox, whose derivative is not known"
+    if side > LARGEST_SYSTEM or dimensions.rows * dimensions.outputs * dimensions.weights > LARGEST_ARRAY:
+        return SOLVERS["fista"], f"{name} is not smooth, and a Newton step would solve a system of {side:,} equations"
+    return SOLVERS["semismooth"], f"{name} is not smooth; Newton steps solve a system of {side:,} equations"

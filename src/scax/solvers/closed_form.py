@@ -6,8 +6,9 @@ import jax.numpy as jnp
 
 from .._struct import struct
 from ..problem import Problem
+from ..status import Status
 from ..surrogate.surrogate import Surrogate
-from .base import Solution, Solver
+from .base import Solution, Solver, status_of
 
 
 @struct
@@ -19,11 +20,12 @@ class ClosedForm(Solver):
     """
 
     name: ClassVar[str] = "closed-form"
+    form: ClassVar[str] = "matrix-free"
 
     def supports(self, problem: Problem) -> str | None:
         return None
 
     def solve(self, surrogate: Surrogate) -> Solution:
         delta = surrogate.prox(jnp.zeros_like(surrogate.w), jnp.zeros_like(surrogate.w), 0.0)
-        zero = jnp.zeros((), delta.dtype)
-        return Solution(delta, zero, jnp.asarray(1), jnp.asarray(True))
+        status = status_of(jnp.all(jnp.isfinite(delta)), delta, Status.NOT_FINITE)
+        return Solution(delta, status, jnp.asarray(1), jnp.zeros((), delta.dtype))

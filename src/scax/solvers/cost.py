@@ -11,7 +11,7 @@ WRITE = 8
 FACTORIZATION = 0.4
 #: Conjugate gradients: iterations to expect when nothing is known of the spectrum.
 CG_ITERATIONS = 60
-#: Rows remembered are stiff: times as many.
+#: Rows of the curvature memory are stiff: times as many.
 STIFF = 10
 #: Newton: linear solves to expect where the loss is not quadratic.
 NEWTON_ITERATIONS = 6
@@ -22,16 +22,22 @@ LARGEST_ARRAY = 2**28
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
+class Dimensions:
     """The sizes of one step: `rows` loss terms (neighbor pairs included) of `outputs` each, `weights` in a block, and
-    `remembered` rows beside them (see `metric`), whose products with each other are known."""
+    `memory_rows` beside them (of the curvature memory, as rows of `outputs` each), whose products with each other are
+    known."""
 
     problem: Problem
     rows: int
     outputs: int
     weights: int
     plan: Plan | None = None  # how the structured form would hold J; None where it cannot be used (blocks)
-    remembered: int = 0
+    memory_rows: int = 0
+
+    @property
+    def equations(self) -> int:
+        """Of the smaller linear system, LK or Q."""
+        return min(self.rows * self.outputs, self.weights)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,13 +55,13 @@ class Cost:
         return f"{self.multiply_adds:.2g} multiply-adds, largest array {self.largest:.2g} numbers"
 
 
-def costs(setting: Setting) -> dict[str, Cost]:
+def costs(dimensions: Dimensions) -> dict[str, Cost]:
     """The cost of solving a smooth surrogate, by solver."""
-    m, q = setting.rows * setting.outputs, setting.weights
-    r = setting.remembered * setting.outputs
-    solves = 1 if setting.problem.loss.is_quadratic else NEWTON_ITERATIONS
+    m, q = dimensions.rows * dimensions.outputs, dimensions.weights
+    r = dimensions.memory_rows * dimensions.outputs
+    solves = 1 if dimensions.problem.loss.is_quadratic else NEWTON_ITERATIONS
     small = solves * (m + r) ** 3 / 3 / FACTORIZATION
-    one_pass = q if setting.plan is None else setting.plan.one_pass  # of one row
+    one_pass = q if dimensions.plan is None else dimensions.plan.one_pass  # of one row
     jacobian = m * one_pass + WRITE * m * q  # backward passes, then J written
     products = 2 * (m + r) * q  # J h and Jᵀ u
     table = {
@@ -63,11 +69,11 @@ def costs(setting: Setting) -> dict[str, Cost]:
             jacobian + products + solves * ((m + r) * q**2 + q**3 / 3 / FACTORIZATION), max(m * q, q * q)
         ),
         "sample-space": Cost(jacobian + products + m * (m + r) * q + small, max(m * q, (m + r) ** 2)),
-        "cg": Cost(solves * CG_ITERATIONS * (STIFF if r else 1) * 4 * (setting.rows * one_pass + r * q), q),
+        "cg": Cost(solves * CG_ITERATIONS * (STIFF if r else 1) * 4 * (dimensions.rows * one_pass + r * q), q),
     }
-    if setting.plan is not None:
-        work, largest = setting.plan.cost(setting.rows, setting.outputs)
+    if dimensions.plan is not None:
+        work, largest = dimensions.plan.cost(dimensions.rows, dimensions.outputs)
         if r:  # each of them through every layer
-            work += r * (2 * q + setting.rows * one_pass) + SEVERAL
+            work += r * (2 * q + dimensions.rows * one_pass) + SEVERAL
         table["structured"] = Cost(work + small, max(largest, (m + r) ** 2))
     return table

@@ -10,8 +10,9 @@ from .. import checks
 from .._struct import static, struct
 from ..linearize.base import spectral_norm
 from ..problem import Problem
+from ..status import Status
 from ..surrogate.surrogate import Surrogate
-from .base import Solution, Solver, judged_gap, reachable
+from .base import Solution, Solver, attainable, relative_gap, status_of
 
 
 class _Iterate(NamedTuple):
@@ -38,6 +39,7 @@ class Fista(Solver):
     check_every: int = static(default=10)
     enough: float = static(default=0.0)
     name: ClassVar[str] = "fista"
+    stops_on_gap: ClassVar[bool] = True
 
     def __post_init__(self):
         checks.fraction("enough", self.enough)
@@ -48,15 +50,15 @@ class Fista(Solver):
     def solve(self, surrogate: Surrogate) -> Solution:
         lin, datafit, dtype = surrogate.lin, surrogate.datafit, surrogate.w.dtype
         z0, jvp = lin.outputs, jax.jit(lin.jvp)  # traced once, used often
-        tolerance = reachable(self.tolerance, dtype)
+        tolerance = attainable(self.tolerance, dtype)
         here = datafit.value(z0) + surrogate.regularizer.nonsmooth(surrogate.w)  # the surrogate at δ = 0
 
-        def judged(delta):
+        def gap_at(delta):
             """The relative duality gap at δ, and whether it is small enough."""
             z = z0 + jvp(delta)
             primal = surrogate.value(delta)
             gap = jnp.maximum(primal - surrogate.dual(datafit.gradient(z), z), 0)
-            return judged_gap(gap, primal, here, tolerance, self.enough)
+            return relative_gap(gap, primal, here, tolerance, self.enough)
 
         def descend(state: _Iterate) -> _Iterate:
             z = z0 + jvp(state.ahead)
@@ -83,7 +85,7 @@ class Fista(Solver):
 
         def several(state: _Iterate) -> _Iterate:
             state = jax.lax.fori_loop(0, self.check_every, lambda _, s: descend(s), state)
-            gap, solved = judged(state.delta)
+            gap, solved = gap_at(state.delta)
             return state._replace(gap=gap, solved=solved, count=state.count + self.check_every)
 
         zero = jnp.zeros_like(surrogate.w)
@@ -95,4 +97,5 @@ class Fista(Solver):
         gap, no = jnp.asarray(jnp.inf, dtype), jnp.asarray(False)
         start = _Iterate(zero, zero, jnp.ones((), dtype), bound, gap, no, jnp.asarray(0))
         end = jax.lax.while_loop(lambda s: ~s.solved & (s.count < self.max_iterations), several, start)
-        return Solution(end.delta, end.gap, end.count, end.solved)
+        status = status_of(end.solved, end.delta, Status.NOT_CONVERGED)
+        return Solution(end.delta, status, end.count, end.gap)

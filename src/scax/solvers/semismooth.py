@@ -11,8 +11,9 @@ from .._struct import static, struct
 from ..linearize.active import active, root
 from ..linearize.base import exact
 from ..problem import Problem
+from ..status import Status
 from ..surrogate.surrogate import Surrogate
-from .base import Solution, Solver, judged_gap, reachable
+from .base import Solution, Solver, attainable, relative_gap, status_of
 from .linear.cholesky import solve_positive
 
 #: The shortest step along a Newton direction before the problem is made easier instead.
@@ -73,6 +74,7 @@ class Semismooth(Solver):
     max_iterations: int = static(default=100)
     enough: float = static(default=0.0)
     name: ClassVar[str] = "semismooth"
+    stops_on_gap: ClassVar[bool] = True
 
     def __post_init__(self):
         checks.fraction("enough", self.enough)
@@ -89,7 +91,7 @@ class Semismooth(Solver):
         lin, datafit, w = surrogate.lin, surrogate.datafit, surrogate.w
         z0, dtype, eps = lin.outputs, w.dtype, jnp.finfo(w.dtype).eps
         n, k = z0.shape
-        tolerance = reachable(self.tolerance, dtype)
+        tolerance = attainable(self.tolerance, dtype)
         in_samples = n * k <= lin.size
         magnitude = datafit.newton(z0)[0].magnitude()
         scale = jnp.sum(magnitude**2 * lin.row_squares())  # ‖FJ‖² and more
@@ -118,7 +120,7 @@ class Semismooth(Solver):
             return surrogate.regularizer.prox_derivative(argument(point.slope, prox), w + point.delta, 1 / total(prox))
 
         @jax.jit
-        def judged(point: _Point, prox: _Proximal, count, stuck):
+        def assess(point: _Point, prox: _Proximal, count, stuck):
             """The point with its gap, and whether it is solved well enough around this center."""
             rows = z0 + lin.jvp(point.delta)
             v = datafit.gradient(point.z)
@@ -131,7 +133,7 @@ class Semismooth(Solver):
             left = jnp.where(prox.sigma > 0, left, 0)
             size = jnp.maximum(jnp.abs(primal), tiny)
             share = jnp.where(count > 0, self.enough, 0.0)
-            relative, solved = judged_gap(gap + left, primal, here, tolerance, share)
+            relative, solved = relative_gap(gap + left, primal, here, tolerance, share)
             around = (prox.sigma > 0) & (gap <= 0.1 * jnp.maximum(left, tolerance * size)) & ~solved
             return _Iterate(point, rows, prox, relative, solved, count, stuck), around
 
@@ -156,8 +158,8 @@ class Semismooth(Solver):
                 # with A = FJD^½/√2μ: b = Fr − Aa, (I + AᵀA)a = AᵀFr, and then Aᵀb = a without any cancellation
                 hessian = in_weights(factor) if weights is None else weights
                 inner = root(d, root(d, hessian).T) / total(prox) + jnp.eye(lin.size, dtype=dtype)
-                pulled = root(d, lin.vjp(factor.transpose(right.reshape(n, k))))
-                back = lin.jvp(root(d, solve_positive(inner, pulled)) / total(prox))
+                reduced = root(d, lin.vjp(factor.transpose(right.reshape(n, k))))
+                back = lin.jvp(root(d, solve_positive(inner, reduced)) / total(prox))
                 b = right - factor.apply(back).reshape(-1)
             direction = residual - back
             rise = right @ b  # the dual's slope along Δz
@@ -175,14 +177,14 @@ class Semismooth(Solver):
             kept = jax.tree.map(lambda a, b: jnp.where(failed, b, a), new, point)
             # a step as short as this: kinks of the dual lie too close together, more curvature spreads them
             hard = (t <= SHORTEST) & (prox.sigma < scale)
-            following, around = judged(kept, prox, state.count + 1, failed & ~hard)
+            following, around = assess(kept, prox, state.count + 1, failed & ~hard)
             lower = jnp.where(prox.sigma / 10 < jnp.maximum(curvature, tiny), 0, prox.sigma / 10)
             sigma = jnp.where(hard, jnp.maximum(10 * prox.sigma, 1e-3 * scale), jnp.maximum(lower, least))
             center = jnp.where(hard, prox.center, kept.delta)
 
             def changed():
                 other = _Proximal(sigma.astype(dtype), center)
-                return judged(at(kept.z, other), other, state.count + 1, jnp.asarray(False))[0]
+                return assess(at(kept.z, other), other, state.count + 1, jnp.asarray(False))[0]
 
             return jax.lax.cond((around | hard) & ~following.solved, changed, lambda: following)
 
@@ -190,6 +192,7 @@ class Semismooth(Solver):
         first = at(z0, prox)
         columns = active(lin, derivative(first, prox)) if in_samples else None
         weights = in_weights(datafit.newton(z0)[0]) if datafit.is_quadratic and not in_samples else None
-        start, _ = judged(first, prox, jnp.asarray(0), jnp.asarray(False))
+        start, _ = assess(first, prox, jnp.asarray(0), jnp.asarray(False))
         end = jax.lax.while_loop(lambda s: ~s.solved & (s.count < self.max_iterations) & ~s.stuck, newton, start)
-        return Solution(end.point.delta, end.gap, end.count, end.solved)
+        failure = jnp.where(end.stuck, Status.STALLED, Status.NOT_CONVERGED)
+        return Solution(end.point.delta, status_of(end.solved, end.point.delta, failure), end.count, end.gap)

@@ -10,13 +10,11 @@ from jaxtyping import Array, Float, Int
 from ..batch import Batch
 from ..linearize import Linearization, WithGram, WithMemoryRows, WithPairs, linearize
 from ..linearize.network import NetworkFunction
-from ..linearize.structured import Plan
 from ..problem import Problem
 from ..rules.curvature_memory import Held, LowRank
 from ..rules.damping import Measures
 from ..sharding.blocks import Blocks, scatter
-from ..solvers import ClosedForm, Solution, Solver
-from ..solvers.cost import Setting
+from ..solvers import ClosedForm, Solution, Solver, StepPlan, join_blocks, plan_step
 from .datafit import Datafit
 from .surrogate import Surrogate
 
@@ -35,17 +33,11 @@ class Iteration:
 
     def linearize(self, solver: Solver, surrogate: str) -> Linearization:
         """f and J on all rows of the batch, in the form the solver works on."""
-        if surrogate == "full":
-            self.solver, form = ClosedForm(), "matrix-free"
-        else:
-            solver = solver if self.parallel is None else self.parallel.solver(solver)
-            self.solver = solver.choose(self.setting()).solver
-            form = self.solver.jacobian if self.state.blocks is None else "dense"
-            if self.blocks is not None and self.blocks.own_batch:
-                form = "matrix-free"  # each block forms the Jacobian of its own rows
+        plan = self.plan(solver if self.parallel is None else self.parallel.solver(solver), surrogate)
+        self.solver = plan.solver
         form_it = linearize if self.parallel is None else self.parallel.linearize
-        lin = form_it(self.network, self.state.w, self.rows, form)
-        if self.solver.grams and self.state.blocks is None and self.parallel is None:
+        lin = form_it(self.network, self.state.w, self.rows, plan.form)
+        if plan.uses_gram and self.parallel is None:
             lin = WithGram(lin)
         return self._see(lin)
 
@@ -54,17 +46,20 @@ class Iteration:
         self.targets = self.problem.loss.targets(self.batch.y, lin.outputs.shape[1]).astype(lin.outputs.dtype)
         return lin
 
-    def setting(self) -> Setting:
-        """The sizes that decide which solver is cheapest."""
-        outputs = jax.eval_shape(self.network, self.state.w, self.rows).shape[1]
-        rows = self.batch.size + (0 if self.pairs is None else self.pairs.left.shape[0])
-        held = self.state.metric
-        remembered = 0 if held is None else -(-held.squares.shape[0] // outputs)
-        if self.state.blocks is not None:
-            return Setting(self.problem, rows, outputs, self.state.blocks.index.shape[1])
-        row = jax.ShapeDtypeStruct(self.rows.shape[1:], self.rows.dtype)
-        plan = Plan.of(self.network, self.network.split(self.state.w), row, rows)
-        return Setting(self.problem, rows, outputs, self.state.w.shape[0], plan, remembered)
+    def plan(self, solver: Solver, surrogate: str) -> StepPlan:
+        """How this step is solved."""
+        held, parts = self.state.metric, self.state.blocks
+        return plan_step(
+            solver,
+            self.network,
+            self.state.w,
+            self.rows,
+            self.batch.size + (0 if self.pairs is None else self.pairs.left.shape[0]),
+            memory_rows=0 if held is None else held.squares.shape[0],
+            block_width=None if parts is None else parts.index.shape[1],
+            own_batches=self.blocks is not None and self.blocks.own_batch,
+            full=surrogate == "full",
+        )
 
     def remember(self, metric: LowRank, lin: Linearization) -> tuple[Float[Array, ""], Held]:
         """ς, and the rows remembered from past batches and this one."""
@@ -108,12 +103,7 @@ class Iteration:
 
         each = (moving.index, moving.mask, rows)
         parts = jax.vmap(one)(*each) if parallel is None else parallel.solve_blocks(jax.vmap(one), each)
-        return Solution(
-            scatter(parts.delta, moving, self.state.w.shape[0]),
-            jnp.max(parts.optimality),
-            jnp.max(parts.iterations),
-            jnp.all(parts.converged),
-        )
+        return join_blocks(parts, scatter(parts.delta, moving, self.state.w.shape[0]))
 
     def _own_rows(self, blocks: Blocks) -> Int[Array, "c l"] | None:
         """The rows of every moving block's own mini-batch; None where all blocks see all rows."""

@@ -12,8 +12,10 @@ apart all the way: merged into one vector, float32 loses everything as μ falls.
 
 from typing import Any
 
-from jaxtyping import Array, Float
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
+from ...status import Status
 from ...surrogate.datafit import Factor
 
 Point = Any  # a pytree of coordinates in which δ, Jδ and mixtures of two points are linear
@@ -22,12 +24,17 @@ Point = Any  # a pytree of coordinates in which δ, Jδ and mixtures of two poin
 class Space:
     """Coordinates for δ, prepared once per iteration and used for as many solves as Newton needs."""
 
+    #: what keeps a single solve from its tolerance: rounding, or a limit of its own
+    limit: Status = Status.STALLED
+
     def zero(self) -> Point:
         """The point δ = 0."""
         raise NotImplementedError
 
-    def solve(self, factor: Factor, alpha: Float[Array, "m k"], remainder: Float[Array, "m k"] | None) -> Point:
-        """The minimizer of the quadratic model."""
+    def solve(
+        self, factor: Factor, alpha: Float[Array, "m k"], remainder: Float[Array, "m k"] | None
+    ) -> tuple[Point, Bool[Array, ""]]:
+        """The minimizer of the quadratic model, and whether its matrix was singular: then the point is not finite."""
         raise NotImplementedError
 
     def rows(self, point: Point) -> Float[Array, "m k"]:
@@ -49,3 +56,9 @@ class Space:
     def weights(self, point: Point) -> Float[Array, "q"]:
         """δ itself."""
         raise NotImplementedError
+
+
+def is_singular(right: Float[Array, "*m"], solution: Float[Array, "*n"]) -> Bool[Array, ""]:
+    """Whether a matrix had no positive definite factorization: a right-hand side that is finite, from the same outputs
+    and Jacobian, has a solution that is not."""
+    return jnp.isfinite(jnp.sum(right)) & ~jnp.isfinite(jnp.sum(solution))

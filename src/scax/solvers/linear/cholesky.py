@@ -76,4 +76,4 @@ def _eliminate(matrix_ref, right_ref, solution_ref, *, m: int):
 
     matrix, right = jax.lax.fori_loop(0, m, eliminate, (matrix_ref[...], right_ref[...]))
     diagonal = jnp.sum(jnp.where(row == col, matrix, 0), axis=1)
-    solution_ref[...] = right / diagonal
+    solution_ref[...] = right / jnp.where(diagonal > 0, diagonal, jnp.nan)  # the pivots of a positive definite matrix

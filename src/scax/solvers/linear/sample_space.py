@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from ...linearize.base import exact
-from .base import Space
+from .base import Space, is_singular
 from .cholesky import solve_positive
 
 
@@ -35,7 +35,8 @@ class SampleSpace(Space):
         matrix = matrix + 2 * self.mu * jnp.eye(n * k, dtype=matrix.dtype)
         b = solve_positive(matrix, right.reshape(-1))
         u = factor.transpose(b.reshape(n, k))
-        return 1.0, u if remainder is None else u - remainder / (2 * self.mu)
+        point = 1.0, u if remainder is None else u - remainder / (2 * self.mu)
+        return point, is_singular(right, b)
 
     def rows(self, point):
         theta, u = point

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from .base import Space
+from .base import Space, is_singular
 from .cholesky import solve_positive
 
 
@@ -22,7 +22,8 @@ class WeightSpace(Space):
         right = fj.T @ alpha.reshape(-1) + 2 * self.h
         if remainder is not None:
             right = right - jnp.einsum("nkq,nk->q", self.jacobian, remainder)
-        return solve_positive(matrix, right)
+        delta = solve_positive(matrix, right)
+        return delta, is_singular(right, delta)
 
     def rows(self, point):
         return self.jacobian @ point

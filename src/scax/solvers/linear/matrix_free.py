@@ -3,11 +3,12 @@
 import jax
 import jax.numpy as jnp
 
-from .base import Space
+from ...status import Status
+from .base import Space, is_singular
 from .weight_space import stationarity
 
 
-class ConjugateGradients(Space):
+class MatrixFreeSpace(Space):
     """Only products with J and Jᵀ; a point is δ. The smaller side is iterated on:
 
         samples   (2μI + F JJᵀ Fᵀ) b = α − FJ(h − Jᵀr/2)/μ,   δ = (h − Jᵀr/2)/μ + JᵀFᵀb
@@ -16,11 +17,13 @@ class ConjugateGradients(Space):
     preconditioned by the diagonal of the matrix.
     """
 
-    def __init__(self, lin, h, mu, *, tolerance: float, max_iterations: int):
+    limit = Status.NOT_CONVERGED
+
+    def __init__(self, lin, h, mu, *, tolerance: float, max_iterations: int, in_samples: bool | None = None):
         self.lin, self.h, self.mu = lin, h, mu
         self.tolerance, self.max_iterations = tolerance, max_iterations
         n, k = lin.outputs.shape
-        self.in_samples = n * k <= lin.size
+        self.in_samples = n * k <= lin.size if in_samples is None else in_samples
 
     def zero(self):
         return jnp.zeros_like(self.h)
@@ -35,12 +38,14 @@ class ConjugateGradients(Space):
                 right,
                 twice + magnitude**2 * self.lin.row_squares(),
             )
-            return pull / self.mu + self.lin.vjp(factor.transpose(b))
-        return self._iterate(
+            return pull / self.mu + self.lin.vjp(factor.transpose(b)), is_singular(right, b)
+        right = self.lin.vjp(factor.transpose(alpha)) + 2 * pull
+        delta = self._iterate(
             lambda d: twice * d + self.lin.vjp(factor.transpose(factor.apply(self.lin.jvp(d)))),
-            self.lin.vjp(factor.transpose(alpha)) + 2 * pull,
+            right,
             twice + self.lin.column_squares(magnitude),
         )
+        return delta, is_singular(right, delta)
 
     def _iterate(self, matrix, right, diagonal):
         solution, _ = jax.scipy.sparse.linalg.cg(

@@ -1,0 +1,49 @@
+"""What a step will do, in words, before it is done."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..batch import Batch
+from ..linearize.network import NetworkFunction
+from .base import Solver
+from .cost import costs
+from .plan import plan_step
+
+
+def explain(
+    solver: Solver,
+    network: NetworkFunction,
+    w: Float[Array, "q"],
+    x: Array,
+    *,
+    memory_rows: int = 0,
+    blocks: tuple[int, str, int] | None = None,
+    full: bool = False,
+) -> str:
+    """The sizes of a step on inputs `x`, the solver and the reason, what each solver would cost, and how the network
+    was read. `blocks` are their number, what they are made of and the weights in the largest."""
+    problem, n = network.problem, x.shape[0]
+    pairs = None
+    if problem.manifold is not None:
+        graph = problem.manifold.graph
+        pairs = graph.pairs(jnp.zeros((graph.size, *x.shape[1:]), x.dtype), jnp.zeros(n, int))
+    batch = Batch(x, jnp.zeros((n, 1)), None, pairs)
+    rows = n + (0 if pairs is None else pairs.left.shape[0])
+    width = None if blocks is None else blocks[2]
+    inputs = problem.rows(batch)[0]
+    plan = plan_step(solver, network, w, inputs, rows, memory_rows=memory_rows, block_width=width, full=full)
+    outputs, sizes = plan.dimensions.outputs, plan.dimensions
+
+    lines = [f"batch L = {n}, outputs K = {outputs}, weights Q = {w.shape[0]}"]
+    if pairs is not None:
+        lines.append(f"manifold rows: {pairs.left.shape[0]} neighbor pairs beside the batch's {n} rows")
+    if blocks is not None:
+        lines.append(f"blocks: {blocks[0]} by {blocks[1]}, at most {blocks[2]} weights each")
+    if memory_rows and not full:
+        lines.append(f"metric: {memory_rows} rows remembered from past batches beside the batch's {n}")
+    lines.append(f"solver {plan.solver.name}: {plan.reason}")
+    if problem.regularizer.is_smooth and not full:
+        lines += [f"  {name}: {cost}" for name, cost in sorted(costs(sizes).items())]
+    if sizes.plan is not None and plan.form == "structured":
+        lines += ["network:", *(f"  {line}" for line in sizes.plan.describe(rows, outputs))]
+    return "\n".join(lines)
