@@ -60,7 +60,7 @@ def surrogate(widths, batch, penalty, tau):
     def build(w, x, y, tau):
         lin = linearize(NetworkFunction(problem, layout, ()), w, x, "structured")
         datafit = Datafit(problem.loss, y[:, None], jnp.full(batch, 1 / batch))
-        return Surrogate.build(datafit, lin, w, None, None, tau, problem.regularizer)
+        return Surrogate.of(datafit, lin, w, None, None, tau, problem.regularizer)
 
     return build, (w, x, y, jnp.asarray(tau))
 

@@ -10,7 +10,8 @@ import optax
 import pytest
 
 import scax
-from scax.rules.damping import FULL
+from scax.options import active_rules
+from scax.rules.damping import DAMPING
 
 
 def table(rows=400, features=5, seed=0):
@@ -61,7 +62,7 @@ def test_going_astray_is_told(trained):
     assert info.status == scax.Status.RESTORED
     assert not info.accepted
     np.testing.assert_array_equal(state.w, lost.mean)
-    assert state.damping > result.state.damping
+    assert state.rules.damping.boost > result.state.rules.damping.boost
     # without an average to go back to, or with acceptance off, the weights stay where they are
     bold = dataclasses.replace(sca, acceptance=False)
     assert bold.step(lost, (x[:20], y[:20]))[1].status != scax.Status.RESTORED
@@ -144,7 +145,7 @@ def test_estimated_squares_are_unbiased():
     problem = scax.Problem(net.apply, scax.Squared())
     rule = scax.Relative(share=1.0, scale=25.0, growth=1.0, noise=0.0, centered=False)
     sca = scax.SCA(problem, surrogate="full", damping=rule)
-    assert isinstance(sca.init(params).held.mean, jax.Array)
+    assert isinstance(sca.init(params).rules.damping.mean, jax.Array)
     state, batch = sca.init(params), (x, jnp.zeros((10, 2)))
     exact = scax.SCA(problem, damping=rule, metric=None).step(state, batch)[1].damping
     seen = [
@@ -158,7 +159,10 @@ def test_full_linearization_has_its_own_share():
     x, y = table()
     net = scax.MLP((5, 12, 1))
     problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
-    assert scax.SCA(problem, surrogate="full").damping is FULL
+    full = jax.tree.map(lambda leaf: leaf, scax.SCA(problem, surrogate="full"))
+    assert active_rules(full).damping.share == DAMPING["full"].share
+    again = dataclasses.replace(full, surrogate="partial")  # what was left out follows the surrogate
+    assert active_rules(again).damping.share == DAMPING["partial"].share
     result = scax.train(
         scax.SCA(problem, surrogate="full"), net.init(jax.random.key(0)), (x, y), steps=200, batch_size=20, records=4
     )
@@ -180,7 +184,7 @@ def test_any_batch_and_width(rows, width):
 
 def test_carry_approaches_one():
     rule = scax.Approach(0.9, scale=5.0)
-    np.testing.assert_allclose([rule.function(n) for n in (0, 5, 45)], [0.9, 0.95, 0.99])
+    np.testing.assert_allclose([rule(n) for n in (0, 5, 45)], [0.9, 0.95, 0.99])
     for wrong in ({"initial": 1.0, "scale": 5.0}, {"initial": -0.1, "scale": 5.0}, {"initial": 0.9, "scale": 0.0}):
         with pytest.raises(ValueError, match="must be"):
             scax.Approach(**wrong)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
 import scax
-from scax.rules.damping import Measures, Recovering, Relative
+from scax.rules import Recovering, Relative, Seen
+from scax.rules.acceptance import Trial
 from tests.agreement.reference import Reference
 from tests.cases import LOSSES, REGULARIZERS, mlp, rows, start
 
@@ -223,14 +224,35 @@ def test_bounds_of_acceptance_matter():
     problem, params, batch = setting()
     never = scax.SCA(problem, acceptance=scax.Acceptance(residual=1e-30))
     assert not never.step(never.init(params), batch)[1].accepted
-    level = scax.Acceptance(memory=0.5).track(jnp.asarray(4.0), jnp.asarray(2.0), jnp.asarray(3))
-    assert level == 3.0
-    assert scax.Acceptance(memory=0.0).track(jnp.asarray(4.0), jnp.asarray(2.0), jnp.asarray(3)) == 2.0
-    assert scax.Acceptance().track(jnp.asarray(0.0), jnp.asarray(2.0), jnp.asarray(0)) == 2.0
-    one, four = jnp.asarray(1.0), jnp.asarray(4.0)
-    assert scax.Acceptance(rise=1.0).rose(one, four, one)
-    assert not scax.Acceptance(rise=5.0).rose(one, four, one)
-    assert scax.Acceptance().rose(one, jnp.asarray(jnp.nan), one)
+
+
+@pytest.mark.parametrize(
+    ("options", "level", "n", "after", "expected"),
+    [
+        ({"memory": 0.5}, 4.0, 3, 2.0, 3.0),
+        ({"memory": 0.0}, 4.0, 3, 2.0, 2.0),
+        ({}, 0.0, 0, 2.0, 2.0),
+    ],
+)
+def test_the_level_is_a_running_average_that_rises_at_once(options, level, n, after, expected):
+    verdict, new = judge(scax.Acceptance(**options), level, n, objective=2.0, after=after)
+    assert new == expected
+    assert verdict.accepted
+
+
+@pytest.mark.parametrize(("rise", "after", "accepted"), [(1.0, 4.0, False), (5.0, 4.0, True), (1.0, np.nan, False)])
+def test_a_step_may_raise_the_objective_so_far(rise, after, accepted):
+    verdict, _ = judge(scax.Acceptance(rise=rise), 1.0, 1, objective=1.0, after=after)
+    assert verdict.accepted == accepted
+    assert verdict.status == (scax.Status.OK if accepted else scax.Status.OBJECTIVE_ROSE)
+
+
+def judge(acceptance, level, n, objective, after):
+    number = jnp.asarray
+    zero = lambda *_: number(0.0)
+    seen = Seen(number(n), number(float(n)), number(20.0), number(objective), 1.0, zero, zero, zero)
+    trial = Trial(number(int(scax.Status.OK)), number(0.0), number(1.0), lambda: number(after), None)
+    return acceptance.decide(number(level), seen, trial)
 
 
 def test_every_status_has_a_message():
@@ -284,46 +306,6 @@ def test_the_solver_asked_for_is_the_one_used():
         iterations.add(int(sca.step(sca.init(params), batch)[1].iterations))
         assert f"solver {solver}: asked for" in sca.explain(params, batch[0])
     assert len(iterations) == 2
-
-
-def test_recovering_damping():
-    rule = Recovering(base=0.1, rise=10.0, fall=0.5)
-    yes, no = jnp.asarray(True), jnp.asarray(False)
-    held = rule.start(jnp.float32)
-    np.testing.assert_allclose([rule.first, rule.at(held, jnp.asarray(0), lambda: held)[0]], 0.1)
-    for accepted, expected in ((no, 1.0), (yes, 0.5), (yes, 0.25), (yes, 0.125), (yes, 0.1)):
-        tau, held = rule.judged(held, held, accepted)
-        np.testing.assert_allclose([tau, held], expected)
-    for _ in range(100):
-        tau, held = rule.judged(held, held, no)
-    np.testing.assert_allclose(tau, 1e5)
-
-
-def test_relative_damping():
-    rule = Relative(share=0.1, scale=2.0, growth=1.0, rise=10.0, fall=0.5)
-    yes, no = jnp.asarray(True), jnp.asarray(False)
-    curvature = lambda value: Measures(lambda: jnp.asarray(-1.0), lambda: jnp.asarray(value), jnp.asarray(20.0), 1.0)
-    tau, held = rule.at(rule.start(jnp.float32), jnp.asarray(0), curvature(3.0))
-    np.testing.assert_allclose(tau, 0.1 * 3)
-    tau, held = rule.at(held, jnp.asarray(1), curvature(5.0))
-    np.testing.assert_allclose(tau, 0.1 * 4 * 1.5)  # average curvature 4, and half a scale later
-    for unknown in (jnp.nan, jnp.inf, 0.0):
-        assert rule.at(held, jnp.asarray(2), curvature(unknown))[1].mean == 4
-    assert rule.at(held, jnp.asarray(9), curvature(100.0))[1].mean == 4  # later it looks at one batch in eight
-    np.testing.assert_allclose(rule.at(held, jnp.asarray(8), curvature(13.0))[1].mean, (8 * 4 + 13) / 9)
-    np.testing.assert_allclose(rule.at(held, jnp.asarray(16), curvature(14.0))[1].mean, (9 * 4 + 14) / 10)
-    few = curvature(3.0)._replace(rows=jnp.asarray(5.0), caution=8.0)  # fewer rows, a loss that flattens out
-    np.testing.assert_allclose(rule.at(rule.start(jnp.float32), jnp.asarray(0), few)[0], 0.1 * 3 * 8 * 4**1.5)
-    after, held = rule.judged(held, tau, no)
-    np.testing.assert_allclose(after, 10 * tau)
-    after, held = rule.judged(held, after, yes)
-    np.testing.assert_allclose(after, 5 * tau)
-    for _ in range(100):
-        _, held = rule.judged(held, tau, no)
-    np.testing.assert_allclose(held.boost, 1e6)
-    for _ in range(100):
-        _, held = rule.judged(held, tau, yes)
-    assert held.boost == 1
 
 
 # -- explain -----------------------------------------------------------------------------------------

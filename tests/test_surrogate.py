@@ -38,7 +38,7 @@ def setting(loss, regularizer):
 def build(loss, regularizer, rho=1.0, memory=None, carried=None, form="dense"):
     network, w, x, part, y, penalty = setting(loss, regularizer)
     datafit = Datafit(part, y, jnp.full(L, rho / L))
-    return Surrogate.build(datafit, linearize(network, w, x, form), w, memory, carried, jnp.asarray(TAU), penalty)
+    return Surrogate.of(datafit, linearize(network, w, x, form), w, memory, carried, jnp.asarray(TAU), penalty)
 
 
 def vectors(seed, size, count):
@@ -173,7 +173,7 @@ def test_start_outside_a_box_is_not_taken_for_a_solution(x64):
     network, w, x, part, y, _ = setting("squared", "l2")
     datafit = Datafit(part, y, jnp.full(L, 1 / L))
     lin = linearize(network, w, x, "dense")
-    surrogate = Surrogate.build(datafit, lin, w, None, None, jnp.asarray(TAU), scax.Box(0.1))
+    surrogate = Surrogate.of(datafit, lin, w, None, None, jnp.asarray(TAU), scax.Box(0.1))
     solution = Fista().solve(surrogate)
     assert solution.status == scax.Status.OK
     assert jnp.all(jnp.abs(w + solution.delta) <= 0.1 + 1e-12)

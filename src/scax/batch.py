@@ -41,6 +41,7 @@ class Batch:
             return batch
         if isinstance(batch, (tuple, list)) and len(batch) in (2, 3):
             x, y, *weight = (part if part is None or hasattr(part, "dtype") else np.asarray(part) for part in batch)
+            checks.real_numbers("y", y)
             return Batch(x, y, weight[0] if weight else None)
         raise TypeError(f"a batch is (x, y), (x, y, weight) or scax.Batch, got {type(batch).__name__}.")
 
@@ -68,5 +69,7 @@ class Batch:
         if self.weight is None:
             return jnp.full(self.size, 1 / self.size, dtype)
         weight = jnp.asarray(self.weight, dtype)
+        most = jnp.max(weight)
+        weight = weight * jnp.where(most > 1e19, 1e-19, jnp.where(most < 1e-19, 1e19, 1))  # the sum stays in range
         total = jnp.sum(weight)
         return weight / jnp.where(total > 0, total, 1)

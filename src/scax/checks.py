@@ -83,12 +83,17 @@ def rows(name: str, value: Any, n: int, of: str = "x") -> None:
         raise ValueError(f"{name} has shape {np.shape(value)} but {of} has {n} rows: they must match.")
 
 
+def real_numbers(name: str, y: Any) -> None:
+    kind = np.dtype(getattr(y, "dtype", type(y)))
+    if kind.kind not in "biuf" and not jnp.issubdtype(kind, jnp.floating):
+        raise TypeError(f"{name} has dtype {kind}: targets must be real numbers, or integers for classes.")
+
+
 def targets(y: Any, n: int) -> None:
     """Targets: one per row, real numbers or class indices that survive the conversion to an array."""
     rows("y", y, n)
+    real_numbers("y", y)
     kind = np.dtype(getattr(y, "dtype", type(y)))
-    if kind.kind not in "biuf" and not jnp.issubdtype(kind, jnp.floating):
-        raise TypeError(f"y has dtype {kind}: targets must be real numbers, or integers for classes.")
     known = concrete(y) if kind.kind in "iu" else None
     largest = jnp.iinfo(jax.dtypes.canonicalize_dtype(kind)).max if kind.kind in "iu" else 0
     if known is not None and known.size and int(known.max()) > largest:

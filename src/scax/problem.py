@@ -89,10 +89,19 @@ class Problem:
         self.loss.check(batch.y, 1 if len(shape) == 1 else shape[1])
 
     def ready(self, params: PyTree, batch: Any) -> Batch:
-        """(x, y), (x, y, weight) or a Batch as a Batch of arrays, checked against the network and the loss."""
-        batch = Batch.of(batch)
-        batch.check(self.layout(params).dtype(params))
-        batch = jax.tree.map(jnp.asarray, batch.scaled())
+        """(x, y), (x, y, weight) or a Batch as a Batch of arrays, checked against the network and the loss.
+
+        For the doors, where values are known. A step does the same while it is traced: shapes and dtypes are checked
+        there, and values, which are not known, are not.
+        """
+        batch, dtype = Batch.of(batch), self.layout(params).dtype(params)
+        batch.check(dtype)
+        return self.conform(params, batch.scaled(), dtype)
+
+    def conform(self, params: PyTree, batch: Batch, dtype: Any) -> Batch:
+        """The batch as arrays, checked against the network, the loss and the weights' precision."""
+        batch.check(dtype)
+        batch = jax.tree.map(jnp.asarray, batch)
         self.check(params, batch)
         return batch
 

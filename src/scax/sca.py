@@ -7,67 +7,28 @@ d_{n+1} = (1−ρ) d_n + ρ · 1/L Σ_{i∈B} ∇l_i(w_n)
 """
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Float, PyTree
 
-from . import checks
+from . import checks, rules
 from ._struct import Number, static, struct
 from .batch import Batch
-from .layout import Layout
 from .linearize.network import NetworkFunction
-from .options import known, settle
+from .options import active_rules, resolve_options
 from .problem import Problem
-from .rules.acceptance import Acceptance, verdict
-from .rules.curvature_memory import USUAL, LowRank, in_use
-from .rules.damping import PARTIAL, Damping
-from .rules.sequences import STEP_SIZE, Approach, Sequence, carry_at
-from .sharding.blocks import Blocks, Partition
-from .sharding.mesh import Parallel
+from .rules.acceptance import Trial
+from .rules.base import Outcome, Rule, Seen
+from .rules.curvature_memory import AUTOMATIC, LowRank
+from .rules.sequences import CARRY, STEP_SIZE
+from .sharding import Blocks, Parallel, Serial, solve_in_blocks
 from .solvers import Auto, Solver
-from .surrogate.iteration import Iteration
-
-
-@struct
-class State:
-    """What the next step needs. A pytree: save it, vmap it, donate it."""
-
-    w: Float[Array, "q"]
-    memory: Float[Array, "q"] | None  # d_n, None where ρ ≡ 1
-    carried: Float[Array, "q"] | None  # δ_{n−1} = ŵ_n − w_{n−1}, None where β ≡ 0
-    mean: Float[Array, "q"] | None  # the averaged iterate, None where it is off
-    step_size: Float[Array, ""]
-    averaging: Float[Array, ""]
-    damping: Float[Array, ""]
-    held: Any  # what the damping rule remembers
-    metric: Any  # and the metric, None where there is none
-    level: Float[Array, ""]  # recent level of the batch objective
-    count: Int[Array, ""]
-    blocks: Partition | None
-    frozen: tuple
-    layout: Layout = static()
-
-    @property
-    def params(self) -> PyTree:
-        """The iterate, in the shape given to `init`."""
-        return self.layout.unflatten(self.w, self.frozen)
-
-
-@struct
-class Info:
-    """What a person wants to see of one step."""
-
-    loss: Float[Array, ""]  # the batch's average loss at w_n, before the step
-    step_norm: Float[Array, ""]  # ‖w_{n+1} − w_n‖
-    accepted: Bool[Array, ""]
-    status: Int[Array, ""]  # a scax.Status
-    iterations: Int[Array, ""]
-    optimality: Float[Array, ""]  # the solver's own relative residual or duality gap
-    step_size: Float[Array, ""]
-    averaging: Float[Array, ""]
-    damping: Float[Array, ""]
+from .solvers.plan import plan_step
+from .state import Info, State
+from .surrogate import LinearizedBatch, LinearSurrogate, Surrogate, build_linear_surrogate, build_surrogate
 
 
 @struct
@@ -76,7 +37,7 @@ class SCA:
 
     step_size   α_n: a Sequence, a number or a function of the step
     averaging   ρ_n: likewise; 1, the default, keeps no memory of past gradients
-    damping     τ: a number fixes it, a Damping looks after it; left out, it suits the surrogate
+    damping     τ: a number fixes it, a Rule adapts it; None, the default, is the rule that suits the surrogate
     metric      the shape of the proximal term: None for τ‖·‖²; "low-rank" (or a LowRank) remembers in which directions
                 past batches curved; "auto" does so for up to 1000 weights, smooth penalties and a `Relative` damping
     carry       β_n: how much of the previous displacement the proximal center carries on, a number or a function of
@@ -91,53 +52,49 @@ class SCA:
 
     problem: Problem
     _: dataclasses.KW_ONLY
-    step_size: Sequence | Any = STEP_SIZE
-    averaging: Sequence | Any = None
-    damping: Damping | Any = PARTIAL
-    metric: LowRank | Any = USUAL
-    carry: Approach | Any = Approach(0.65, scale=6.0)
+    step_size: Any = STEP_SIZE
+    averaging: Any = None
+    damping: Rule | Any = None
+    metric: LowRank | Any = AUTOMATIC
+    carry: Any = CARRY
     mean_power: Number | None = 8.0
     surrogate: str = static(default="partial")
     solver: Solver | Any = Auto()
     blocks: Blocks | None = static(default=None)
     parallel: Parallel | None = static(default=None)
-    acceptance: Acceptance | Any = Acceptance()
+    acceptance: Any = True
+
+    def __post_init__(self):
+        resolve_options(self)
 
     def init(self, params: PyTree, batch: Any = None) -> State:
         """The state before the first step; `batch` (optional, the larger the better) starts d_0 from data."""
-        layout = self.problem.layout(params)
-        w, rho = self.problem.regularizer.admit(layout.flatten(params)), self.averaging
+        layout, regularizer = self.problem.layout(params), self.problem.regularizer
+        w, active = regularizer.validate_start(layout.flatten(params)), active_rules(self)
         state = State(
             w=w,
-            memory=None if rho is None else jnp.zeros_like(w),
-            carried=None if known(self.carry, 0) else jnp.zeros_like(w),
-            mean=None if self.mean_power is None else jnp.array(w),  # a copy: a state can be donated
-            step_size=jnp.asarray(self.step_size.first, w.dtype),
-            averaging=jnp.asarray(1 if rho is None else rho.first, w.dtype),
-            damping=jnp.asarray(self.damping.first, w.dtype),
-            held=self.damping.start(w.dtype),
-            metric=None if (metric := in_use(self)) is None else metric.start(w.shape[0], w.dtype),
-            level=jnp.zeros((), w.dtype),
+            memory=None if active.averaging is None else jnp.zeros_like(w),
+            carried=None if active.carry is None else jnp.zeros_like(w),
+            mean=None if active.iterate_average is None else active.iterate_average.init(w),
+            rules=rules.init(active, w),
+            damping=jnp.zeros((), w.dtype),
             count=jnp.asarray(0, jnp.int32),
-            blocks=None if self.blocks is None else self.blocks.partition(layout, self.problem.regularizer, w.dtype),
+            blocks=None if self.blocks is None else self.blocks.partition(layout, regularizer, w.dtype),
             frozen=tuple(jnp.array(leaf) for leaf in layout.split(params)[1]),
             layout=layout,
         )
-        if batch is None or rho is None:
+        if batch is None or state.memory is None:
             return state
-        return dataclasses.replace(state, memory=_gradient(self, state, self.problem.ready(state.params, batch)))
+        return dataclasses.replace(state, memory=_gradient(self, state, self.problem.ready(params, batch)))
 
     def step(self, state: State, batch: Any) -> tuple[State, Info]:
         """One iteration on a mini-batch (x, y), (x, y, weight) or Batch. Pure; compiled once per batch shape."""
-        has, wants = None if state.metric is None else state.metric.squares.shape[-1], None
-        if (metric := in_use(self)) is not None:
-            wants = metric.rows(state.w.shape[-1])
-        if has != wants:
-            raise ValueError(
-                f"state remembers {has or 'no'} rows of past batches, and this SCA {wants or 'none'}: make the state "
-                "with this SCA's init, or give it the metric= that the state was made with."
+        if not isinstance(state, State):
+            raise TypeError(
+                f"step takes a State and got {type(state).__name__}: state = sca.init(params), then "
+                "state, info = sca.step(state, batch)."
             )
-        return _step(self, state, self.problem.ready(state.params, batch))
+        return _step(self, state, Batch.of(batch))
 
     def solution(self, state: State) -> PyTree:
         """What to deploy: the averaged iterate, or the last one where averaging of iterates is off."""
@@ -153,98 +110,153 @@ class SCA:
         if self.blocks is not None and state.blocks is not None:
             blocks = self.blocks.count, self.blocks.by, state.blocks.index.shape[1]
         return explain(
-            self.solver,
+            (self.parallel or Serial()).solver(self.solver),
             NetworkFunction(self.problem, state.layout, state.frozen),
             state.w,
             jnp.asarray(x),
-            memory_rows=0 if state.metric is None else state.metric.squares.shape[0],
+            memory_rows=0 if state.rules.memory is None else state.rules.memory.squares.shape[0],
             blocks=blocks,
             full=self.surrogate == "full",
         )
-
-    def __post_init__(self):
-        settle(self)
 
 
 @jax.jit
 def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     sca = jax.tree.map(lambda leaf: _in_precision(leaf, state.w.dtype), sca)
-    return (_iterate if sca.parallel is None else sca.parallel.spread(_iterate))(sca, state, batch)
+    # shapes and dtypes alone, while the step is traced: it costs nothing afterwards
+    _check_memory(sca, state)
+    batch = sca.problem.conform(state.params, batch, state.w.dtype)
+    return (sca.parallel or Serial()).spread(_iterate)(sca, state, batch)
 
 
 def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     """Algorithm 1, one iteration. Symbols as at the top of this file; w is w_n, δ is ŵ − w_n."""
-    w, n = state.w, state.count
-    α, ρ = state.step_size, state.averaging
-    now = Iteration(sca.problem, state, batch, sca.blocks, sca.parallel)
+    w, n, active = state.w, state.count, active_rules(sca)
 
-    # the network, linearized; the convex problem that remains; its solution
-    lin = now.linearize(sca.solver, sca.surrogate)
-    τ, held = sca.damping.at(state.held, n, now.measures(lin))
-    memory = None if state.memory is None else (1 - ρ) * state.memory
-    carried = None if state.carried is None else carry_at(sca.carry, n) * state.carried
-    ς, metric = (None, None) if sca.metric is None or state.metric is None else now.remember(sca.metric, lin)
-    solution = now.solve(now.surrogate(lin, ρ, memory, carried, τ, ς, metric))
+    # the network, linearized on the batch, and what the rules make of it
+    here, solver = _linearize(sca, state, batch)
+    seen = _look(here, state)
+    proposal, remembered = rules.propose(active, state.rules, seen)
+    α, ρ = proposal.step_size, proposal.averaging
+
+    # the convex problem that remains, and its solution
+    surrogate = _build(sca, state, here, proposal)
+    solution = solve_in_blocks(solver, surrogate, sca.blocks, state.blocks, n, sca.parallel or Serial())
     δ = solution.delta
 
     # the step, if it is one to take
-    proposal = w + α * δ
+    w_new, mean = w + α * δ, state.mean
     step_norm = α * jnp.linalg.norm(δ)
-    level = state.level
-    lost = inaccurate = rose = jnp.asarray(False)
-    if sca.acceptance is not None:
-        before = now.objective(lin)
-        if (mean := state.mean) is not None:
-            lost = sca.acceptance.lost(before, level, n, lambda: now.objective_at(mean))
-        level = jnp.where(lost, level, sca.acceptance.track(level, before, n))
-        inaccurate = sca.acceptance.inaccurate(solution.optimality)
-        rose = sca.acceptance.rose(before, now.objective_at(proposal), level)
-    accepted, status = verdict(jnp.isfinite(step_norm), solution.status, inaccurate, rose, lost)
-    taken = lambda new, old: jnp.where(accepted, new, old)
+    after, average = lambda: here.objective_at(w_new), None if mean is None else partial(here.objective_at, mean)
+    trial = Trial(solution.status, solution.optimality, step_norm, after, average)
+    (accepted, restored, status), level = active.acceptance.decide(state.rules.acceptance, seen, trial)
+    w_next = jnp.where(accepted, w_new, w if mean is None else jnp.where(restored, mean, w))
 
     # what the next step needs
-    τ_next, held = sca.damping.judged(held, τ, accepted)
-    w_next = taken(proposal, w if state.mean is None else jnp.where(lost, state.mean, w))
+    outcome = Outcome(n, accepted, step_norm, seen.objective, after, predicted=lambda: here.predicted_at(w_new))
+    remembered = dataclasses.replace(rules.update(active, remembered, outcome), acceptance=level)
+    memory = state.memory
+    if memory is not None:
+        memory = _if_finite((1 - ρ) * memory + ρ * here.gradient(), memory)
+    if mean is not None and active.iterate_average is not None:
+        mean = active.iterate_average.update(mean, w_next, n)
     following = dataclasses.replace(
         state,
         w=w_next,
-        memory=None
-        if state.memory is None
-        else now.finite((1 - ρ) * state.memory + ρ * now.gradient(lin), state.memory),
-        carried=None if carried is None else taken(δ, 0),
-        mean=None
-        if state.mean is None or sca.mean_power is None
-        else state.mean + (w_next - state.mean) * (sca.mean_power + 1) / (n + sca.mean_power + 1),
-        step_size=sca.step_size.next(α, n).astype(w.dtype),
-        averaging=ρ if sca.averaging is None else sca.averaging.next(ρ, n).astype(w.dtype),
-        damping=τ_next,
-        held=held,
-        metric=metric,
-        level=level,
+        memory=memory,
+        carried=None if state.carried is None else jnp.where(accepted, δ, 0),
+        mean=mean,
+        rules=remembered,
+        damping=proposal.damping,
         count=n + 1,
     )
     info = Info(
-        now.loss(lin),
-        taken(step_norm, 0),
-        accepted,
-        status,
-        solution.iterations,
-        solution.optimality,
-        α,
-        ρ,
-        τ,
+        loss=here.loss(),
+        objective=seen.objective,
+        step_norm=jnp.where(accepted, step_norm, 0),
+        accepted=accepted,
+        status=status,
+        iterations=solution.iterations,
+        optimality=solution.optimality,
+        step_size=α,
+        averaging=ρ,
+        damping=proposal.damping,
     )
     return following, info
+
+
+def convex_problem(sca: SCA, state: State, batch: Any) -> tuple[Surrogate | LinearSurrogate, Solver]:
+    """The convex problem of the next step on a batch, and the solver that it gets."""
+    here, solver = _linearize(sca, state, sca.problem.ready(state.params, batch))
+    proposal, _ = rules.propose(active_rules(sca), state.rules, _look(here, state))
+    return _build(sca, state, here, proposal), solver
+
+
+def _build(sca: SCA, state: State, here: LinearizedBatch, proposal: rules.Proposal) -> Surrogate | LinearSurrogate:
+    build = build_linear_surrogate if sca.surrogate == "full" else build_surrogate
+    return build(here, proposal, state.memory, state.carried)
+
+
+def _linearize(sca: SCA, state: State, batch: Batch) -> tuple[LinearizedBatch, Solver]:
+    """f and J on all rows of the batch, J in the form that the solver of this step works on; and that solver."""
+    devices, problem, w = sca.parallel or Serial(), sca.problem, state.w
+    network = NetworkFunction(problem, state.layout, state.frozen)
+    rows, pairs = problem.rows(batch)
+    plan = plan_step(
+        devices.solver(sca.solver),
+        network,
+        w,
+        rows,
+        batch.size + (0 if pairs is None else pairs.left.shape[0]),
+        memory_rows=0 if state.rules.memory is None else state.rules.memory.squares.shape[0],
+        block_width=None if state.blocks is None else state.blocks.index.shape[1],
+        own_batches=sca.blocks is not None and sca.blocks.own_batch,
+        full=sca.surrogate == "full",
+    )
+    lin = devices.linearize(network, w, rows, plan)
+    outputs_at = lambda w: devices.outputs(network, w, rows)
+    return LinearizedBatch.of(problem, w, batch, pairs, lin, outputs_at), plan.solver
+
+
+def _look(here: LinearizedBatch, state: State) -> Seen:
+    """What the rules may know of the batch."""
+    n = state.count
+    return Seen(
+        step=n,
+        time=n.astype(here.w.dtype),
+        rows=here.effective_rows(),
+        objective=here.objective(),
+        caution=here.problem.loss.caution,
+        curvature=lambda: here.curvature(n),
+        spread=lambda: here.spread(n),
+        weighted_rows=lambda few: here.weighted_rows(few, n),
+    )
 
 
 @jax.jit
 def _gradient(sca: SCA, state: State, batch: Batch) -> Float[Array, "q"]:
     """1/L Σ ∇l_i(w): the start of the memory from data."""
-    now = Iteration(sca.problem, state, batch)
-    return now.gradient(now.linearize(sca.solver, "full"))
+    return _linearize(dataclasses.replace(sca, surrogate="full"), state, batch)[0].gradient()
 
 
-def _in_precision(leaf, dtype):
+def _check_memory(sca: SCA, state: State) -> None:
+    """Refuse a state made with another curvature memory."""
+    memory = active_rules(sca).memory
+    expected = 0 if memory is None else memory.row_count(state.w.shape[-1])
+    rows = 0 if state.rules.memory is None else state.rules.memory.squares.shape[-1]
+    if rows != expected:
+        raise ValueError(
+            f"state remembers {rows or 'no'} rows of past batches, and this SCA {expected or 'none'}: make the state "
+            "with this SCA's init, or give it the metric= that the state was made with."
+        )
+
+
+def _if_finite(new: Float[Array, "q"], old: Float[Array, "q"]) -> Float[Array, "q"]:
+    """The new vector, unless it has a value that is not finite."""
+    return jnp.where(jnp.all(jnp.isfinite(new)), new, old)
+
+
+def _in_precision(leaf: Any, dtype: Any) -> Array:
     """Strengths and rates live in the weights' precision."""
     leaf = jnp.asarray(leaf)
     return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf

@@ -69,7 +69,7 @@ def landed(solver, loss: str, regularizer: str, k: int, dtype: str) -> np.ndarra
 
 @jax.jit
 def land(sca, state, rho, beta, batch):
-    after, info = dataclasses.replace(sca, carry=beta).step(dataclasses.replace(state, averaging=rho), batch)
+    after, info = dataclasses.replace(sca, carry=beta, averaging=rho).step(state, batch)
     return after.w, info.accepted
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import scax
 from scax.linearize import Dense
-from scax.rules import curvature_memory as memory
-from scax.surrogate.iteration import Iteration
+from scax.linearize.network import NetworkFunction
+from scax.surrogate import LinearizedBatch
 from tests.cases import rows
 
 LAM, TAU = 0.01, 0.003
@@ -27,11 +27,16 @@ def setting(loss=None, outputs=1, widths=(5, 4, 3), n=12, penalty=None):
 
 
 def linearized(problem, state, batch):
-    now = Iteration(problem, state, problem.ready(state.params, batch))
-    lin = Dense.of(now.network, state.w, now.rows)
-    now._see(lin)
-    weight = now.shares[:, None] * now._diagonal(lin)
-    return lin, lin.matrix.reshape(-1, lin.size), np.asarray(weight).reshape(-1)
+    here = linearized_batch(problem, state, batch)
+    weight = here.shares[:, None] * here._half_hessian()
+    return here.lin, here.lin.jacobian().reshape(-1, here.lin.size), np.asarray(weight).reshape(-1)
+
+
+def linearized_batch(problem, state, batch):
+    batch = problem.ready(state.params, batch)
+    network = NetworkFunction(problem, state.layout, state.frozen)
+    lin = Dense.of(network, state.w, batch.x)
+    return LinearizedBatch.of(problem, state.w, batch, None, lin, lambda w: network(w, batch.x))
 
 
 def strength(sca, n, rows):
@@ -50,7 +55,7 @@ def test_the_step_minimizes_the_surrogate_with_rows_remembered(loss, outputs, n,
         before, (state, info) = state, sca.step(state, batch)
         assert info.accepted
         lin, _, _ = linearized(problem, before, batch)
-        δ, off, B = state.carried, state.carried - 0.5 * before.carried, state.metric.rows
+        δ, off, B = state.carried, state.carried - 0.5 * before.carried, state.rules.memory.rows
         y = problem.loss.targets(problem.ready(params, batch).y, outputs)
         slope = lin.vjp(problem.loss.gradient(lin.outputs + lin.jvp(δ), y) / len(batch[0]))
         remembered = strength(sca, step, n) * B.T @ (B @ off)
@@ -71,9 +76,9 @@ def test_with_room_for_all_it_is_the_average_of_all_batches(x64):
         _, J, w = linearized(problem, state, (x[part], y[part]))
         total = total + (n + 1) * (J.T * w) @ J
         state, _ = sca.step(state, (x[part], y[part]))
-    B = state.metric.rows
+    B = state.rules.memory.rows
     np.testing.assert_allclose(B.T @ B, total / 15, atol=1e-12)
-    np.testing.assert_allclose(B @ B.T, np.diag(state.metric.squares), atol=1e-12)
+    np.testing.assert_allclose(B @ B.T, np.diag(state.rules.memory.squares), atol=1e-12)
 
 
 def test_a_few_rows_are_the_best_that_few_can_say(x64):
@@ -84,8 +89,8 @@ def test_a_few_rows_are_the_best_that_few_can_say(x64):
     state, _ = sca.step(before, batch)
     _, J, w = linearized(problem, before, batch)
     expected = np.linalg.eigvalsh((J.T * w) @ J)[-4:]
-    np.testing.assert_allclose(state.metric.squares, expected, rtol=1e-10)
-    np.testing.assert_allclose(np.linalg.svd(state.metric.rows)[1][::-1] ** 2, expected, rtol=1e-10)
+    np.testing.assert_allclose(state.rules.memory.squares, expected, rtol=1e-10)
+    np.testing.assert_allclose(np.linalg.svd(state.rules.memory.rows)[1][::-1] ** 2, expected, rtol=1e-10)
 
 
 def test_of_many_rows_the_directions_that_matter_are_found(x64):
@@ -95,7 +100,7 @@ def test_of_many_rows_the_directions_that_matter_are_found(x64):
     found = []
     for order in (np.arange(100), np.arange(100)[::-1]):
         lin, J, w = linearized(problem, state, (x[order], y[order]))
-        R = memory.pulled(lin, jnp.asarray(w).reshape(-1, 1), 16, jnp.asarray(3))
+        R = linearized_batch(problem, state, (x[order], y[order])).weighted_rows(16, jnp.asarray(3))
         assert R.shape == (16, lin.size)
         found.append(R.T @ R)
     np.testing.assert_allclose(found[0], found[1], atol=1e-12)
@@ -214,7 +219,7 @@ def test_a_batch_that_is_not_finite_leaves_no_trace():
         state, info = step(state, jnp.asarray(x).at[0, 0].set(jnp.nan if i == 3 else 0.0))
         taken.append(bool(info.accepted))
     assert taken == [i != 3 for i in range(12)]
-    assert state.metric.seen == 11
+    assert state.rules.memory.updates == 11
 
 
 def test_it_looks_at_every_batch_first_and_then_at_some():
@@ -222,7 +227,7 @@ def test_it_looks_at_every_batch_first_and_then_at_some():
     sca = scax.SCA(problem)
     at = lambda n: dataclasses.replace(sca.init(params), count=jnp.asarray(n, jnp.int32))
     some = (0, 15, 16, 17, 31, 32, 240, 255, 256, 272, 288, 576, 577)
-    seen = {n: int(sca.step(at(n), batch)[0].metric.seen) for n in some}
+    seen = {n: int(sca.step(at(n), batch)[0].rules.memory.updates) for n in some}
     assert [n for n, count in seen.items() if count] == [0, 15, 16, 32, 240, 256, 288, 576]
 
 

@@ -2,13 +2,15 @@
 
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
 import scax
-from scax.rules.sequences import Conditions, Sequence, as_sequence, warn_if_hopeless
+from scax._struct import struct
+from scax.rules.sequences import Conditions, Sequence, as_sequence, warn_about_convergence
 
 
 def test_quadratic_decay_is_the_papers_recursion(x64):
@@ -86,7 +88,7 @@ def test_the_papers_pair_is_warned_about():
 
 def test_a_summable_step_size_is_warned_about():
     with pytest.warns(UserWarning, match="stop short of a stationary point"):
-        warn_if_hopeless(scax.PowerDecay(0.5, 1.5), scax.Constant(0.9))
+        warn_about_convergence(scax.PowerDecay(0.5, 1.5), scax.Constant(0.9))
 
 
 @pytest.mark.parametrize(
@@ -125,14 +127,22 @@ def test_refuses_bad_shapes_of_decay():
 
 
 def test_a_sequence_of_ones_own():
+    @struct
     class Halving(Sequence):
-        @property
-        def first(self):
-            return 0.5
+        def init(self, w):
+            return jnp.asarray(0.5, w.dtype)
 
-        def next(self, value, n):
-            return value / 2
+        def propose(self, state, seen):
+            return state, state
 
-    assert Halving()(3) == pytest.approx(0.0625)
+        def advance(self, state):
+            return state / 2
+
     assert Halving().conditions() == Conditions(None, None, None)
-    assert jnp.asarray(Halving()(0)) == 0.5
+    net = scax.MLP((2, 1))
+    sca = scax.SCA(scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3)), step_size=Halving())
+    state, rates = sca.init(net.init(jax.random.key(0))), []
+    for _ in range(3):
+        state, info = sca.step(state, (np.eye(2, dtype=np.float32), np.ones(2, np.float32)))
+        rates.append(float(info.step_size))
+    np.testing.assert_allclose(rates, [0.5, 0.25, 0.125])

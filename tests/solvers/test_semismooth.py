@@ -1,5 +1,7 @@
 """Semismooth Newton: certified solutions of sparse surrogates, whatever the sizes and strengths."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -100,7 +102,7 @@ def _surrogate(part, w, x, y, linear, tau):
     network = NetworkFunction(scax.Problem(net.apply, scax.Squared()), Layout.of(start(net, 0)), ())
     lin = linearize(network, w, jnp.asarray(x), "dense")
     datafit = Datafit(scax.Squared(), jnp.asarray(y), jnp.full(len(x), 1 / len(x)))
-    return Surrogate.build(datafit, lin, w, jnp.asarray(linear), None, jnp.asarray(tau), part)
+    return Surrogate.of(datafit, lin, w, jnp.asarray(linear), None, jnp.asarray(tau), part)
 
 
 _compiled = {}
@@ -117,12 +119,12 @@ def _solved(n, penalty):
 def test_without_curvature_proximal_point_steps_lead_to_a_minimizer(regularizer, x64):
     """μ = 0: no unique minimizer, but one is found, and its subgradient certifies it."""
     build_ = build("squared", regularizer)
-    flat = Surrogate(build_.datafit, build_.lin, build_.w, build_.linear, jnp.zeros(()), build_.regularizer)
+    flat = dataclasses.replace(build_, rest=dataclasses.replace(build_.rest, curvature=jnp.zeros(())))
     end = jax.jit(lambda: Semismooth(tolerance=1e-9).solve(flat))()
     assert end.status == scax.Status.OK
     assert violation(flat, end.delta) <= 1e-4
     # as good as the limit of vanishing curvature, from another solver
-    near = Surrogate(build_.datafit, build_.lin, build_.w, build_.linear, jnp.asarray(1e-5), build_.regularizer)
+    near = dataclasses.replace(build_, rest=dataclasses.replace(build_.rest, curvature=jnp.asarray(1e-5)))
     other = jax.jit(lambda: Fista(tolerance=1e-9, max_iterations=20_000).solve(near))()
     assert flat.value(end.delta) <= flat.value(other.delta) + 1e-6
 

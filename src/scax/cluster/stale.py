@@ -12,15 +12,20 @@ once. With age 0 and one share this is the synchronous step, to the bit of w + (
 """
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .._struct import Number, struct
+from ..options import active_rules
+from ..rules.curvature_memory import CurvatureMemory
+from ..rules.rules import RuleStates
 from ..sca import SCA, State
 from ..sharding.blocks import Partition, scatter
+
+#: Rules that count completed iterations: the server's own.
+SCHEDULES = ("step_size", "averaging", "carry")
 
 
 @struct
@@ -30,11 +35,9 @@ class Change:
     move: Float[Array, "q"]  # w' − w_v: α(ŵ − w_v), or zero where the step was not accepted
     own: Bool[Array, "q"]  # the weights of the worker's blocks
     gradient: Float[Array, "q"] | None  # ρg, None where ρ ≡ 1
+    averaging: Float[Array, ""]  # ρ
     carried: Float[Array, "q"] | None  # δ
-    damping: Float[Array, ""]
-    held: Any
-    metric: Any
-    level: Float[Array, ""]
+    rules: RuleStates
     loss: Float[Array, ""]
 
 
@@ -56,8 +59,8 @@ def change(sca: SCA, state: State, batch) -> Change:
         own = scatter(state.blocks.mask, state.blocks, state.w.shape[0]) > 0
     gradient = None
     if state.memory is not None and new.memory is not None:
-        gradient = new.memory - (1 - state.averaging) * state.memory
-    return Change(new.w - state.w, own, gradient, new.carried, new.damping, new.held, new.metric, new.level, info.loss)
+        gradient = new.memory - (1 - info.averaging) * state.memory
+    return Change(new.w - state.w, own, gradient, info.averaging, new.carried, new.rules, info.loss)
 
 
 @jax.jit
@@ -65,36 +68,36 @@ def merge(
     sca: SCA, state: State, new: Change, age: Int[Array, ""], patience: Number, complete: Bool[Array, ""]
 ) -> State:
     """The server's state after a worker's change; `complete` closes an iteration: its sequences move on."""
-    n, α, ρ = state.count, state.step_size, state.averaging
+    n, active = state.count, active_rules(sca)
     w = state.w + new.move / (1 + age / patience)
     mean = state.mean
-    if mean is not None and sca.mean_power is not None:
-        mean = jnp.where(complete, mean + (w - mean) * (sca.mean_power + 1) / (n + sca.mean_power + 1), mean)
+    if mean is not None and active.iterate_average is not None:
+        mean = jnp.where(complete, active.iterate_average.update(mean, w, n), mean)
     memory = state.memory
     if memory is not None and new.gradient is not None:
-        memory = jnp.where(new.own, (1 - ρ) * memory + new.gradient, memory)
+        memory = jnp.where(new.own, (1 - new.averaging) * memory + new.gradient, memory)
     carried = state.carried
     if carried is not None and new.carried is not None:
         carried = jnp.where(new.own, new.carried, carried)
-    next_ρ = ρ if sca.averaging is None else jnp.where(complete, sca.averaging.next(ρ, n), ρ)
+    if_complete = lambda new, old: jax.tree.map(lambda a, b: jnp.where(complete, a, b), new, old)
+    schedules = {
+        name: if_complete(rule.advance(own), own)
+        for name in SCHEDULES
+        if (rule := getattr(active, name)) is not None and (own := getattr(state.rules, name)) is not None
+    }
     return dataclasses.replace(
         state,
         w=w,
         mean=mean,
         memory=memory,
         carried=carried,
-        step_size=jnp.where(complete, sca.step_size.next(α, n), α).astype(w.dtype),
-        averaging=jnp.asarray(next_ρ, w.dtype),
-        damping=new.damping,
-        held=new.held,
-        metric=_fuller(state.metric, new.metric),
-        level=new.level,
+        rules=dataclasses.replace(new.rules, memory=_fuller(state.rules.memory, new.rules.memory), **schedules),
         count=n + complete.astype(n.dtype),
     )
 
 
-def _fuller(held: Any, new: Any) -> Any:
-    """The memory of curvature that has seen more; None where there is none."""
-    if held is None:
+def _fuller(own: CurvatureMemory | None, new: CurvatureMemory | None) -> CurvatureMemory | None:
+    """The curvature memory with more updates; None where there is none."""
+    if own is None or new is None:
         return None
-    return jax.tree.map(lambda a, b: jnp.where(new.seen > held.seen, b, a), held, new)
+    return jax.tree.map(lambda a, b: jnp.where(new.updates > own.updates, b, a), own, new)

@@ -65,7 +65,7 @@ class Regularizer:
     def check(self, size: int) -> None:
         """Refuse weights of a size this regularizer was not made for."""
 
-    def admit(self, w: Float[Array, "q"]) -> Float[Array, "q"]:
+    def validate_start(self, w: Float[Array, "q"]) -> Float[Array, "q"]:
         """Weights to start from: those at which R is not finite are refused, or, inside a program, where their values
         are not known, moved to the nearest at which it is."""
         return w

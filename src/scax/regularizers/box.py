@@ -25,7 +25,7 @@ class Box(Regularizer):
         inside = jnp.all(jnp.abs(w) <= self.bound * (1 + slack))
         return jnp.where(inside, 0.0, jnp.inf).astype(w.dtype)
 
-    def admit(self, w):
+    def validate_start(self, w):
         known, bound = checks.concrete(w), checks.concrete(self.bound)
         if known is None or bound is None:
             return self.project(w)

@@ -98,9 +98,9 @@ class Sum(Regularizer):
         for part in self.parts:
             part.check(size)
 
-    def admit(self, w):
+    def validate_start(self, w):
         for part in self.parts:
-            w = part.admit(w)
+            w = part.validate_start(w)
         return w
 
 

@@ -29,7 +29,7 @@ class Support(Regularizer):
     def prox_derivative(self, w, x, step):
         return ProxDerivative(jnp.asarray(self.free, w.dtype))
 
-    def admit(self, w):
+    def validate_start(self, w):
         known, free = checks.concrete(w), checks.concrete(self.free)
         if known is None or free is None:
             return self.project(w)

@@ -17,9 +17,8 @@ from ..batch import Batch
 from ..losses import Squared
 from ..problem import Problem
 from ..regularizers import L2
-from ..sca import SCA
+from ..sca import SCA, convex_problem
 from ..sharding.blocks import Blocks
-from ..surrogate.iteration import Iteration
 from ..training.baseline import baseline
 from .bench import Stopwatch, network, plain
 from .configs import SPEEDUP_BLOCKS, SUSY
@@ -81,10 +80,9 @@ def speedup(
 
 def _block(sca: SCA, state, batch: Batch):
     """What one unit does: J, then the first block's system; the others stay at w_n."""
-    now = Iteration(sca.problem, state, batch)
-    lin = now.linearize(sca.solver, "partial")
-    surrogate = now.surrogate(lin, state.averaging, None, None, state.damping)
-    return now.solver.solve(surrogate.take(state.blocks.index[0], state.blocks.mask[0])).delta
+    surrogate, solver = convex_problem(sca, state, batch)
+    solve: Any = solver.solve
+    return solve(surrogate.take(state.blocks.index[0], state.blocks.mask[0])).delta
 
 
 class Seconds(NamedTuple):

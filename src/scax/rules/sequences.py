@@ -1,7 +1,7 @@
-"""Sequences for the step size α_n and the averaging weight ρ_n, and the conditions they meet.
+"""Sequences for the step size α_n, the averaging weight ρ_n and the carry β_n, and the conditions they meet.
 
-Almost-sure convergence to a stationary point wants, of both sequences, a_n → 0, Σ a_n = ∞ and Σ a_n² < ∞, and of the
-pair α_n/ρ_n → 0. For a_n ~ n^{−p} that is ½ < p ≤ 1, and a larger p for α than for ρ.
+Almost-sure convergence to a stationary point wants, of α and ρ, a_n → 0, Σ a_n = ∞ and Σ a_n² < ∞, and of the pair
+α_n/ρ_n → 0. For a_n ~ n^{−p} that is ½ < p ≤ 1, and a larger p for α than for ρ.
 """
 
 import dataclasses
@@ -15,11 +15,12 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from .._struct import Number, static, struct
+from .base import Rule, RuleState
 
 
 @dataclasses.dataclass(frozen=True)
 class Conditions:
-    """What convergence theory asks of a sequence; None where a function of one's own cannot be judged."""
+    """What convergence theory asks of a sequence; None where a user's own function leaves it open."""
 
     vanishes: bool | None
     sum_diverges: bool | None
@@ -38,15 +39,8 @@ class Conditions:
         )
 
 
-class Sequence:
-    """a_0, a_1, …: `first` is a_0 and `next` gives a_{n+1} from a_n and n: recursions are as cheap as formulas."""
-
-    @property
-    def first(self) -> Number:
-        raise NotImplementedError
-
-    def next(self, value: Float[Array, ""], n: Array) -> Float[Array, ""]:
-        raise NotImplementedError
+class Sequence(Rule):
+    """Abstract: a rule for a number that depends on nothing but time."""
 
     @property
     def order(self) -> float | None:
@@ -57,13 +51,33 @@ class Sequence:
         p = self.order
         return Conditions(None, None, None) if p is None else Conditions(p > 0, p <= 1, p > 0.5)
 
-    def __call__(self, n: int) -> Float[Array, ""]:
-        """a_n, by walking there: for plots and tests."""
-        return jax.lax.fori_loop(0, n, lambda i, a: self.next(a, i), jnp.asarray(self.first, float))
+    def __call__(self, n: Any) -> Float[Array, ""]:
+        """a_n: for plots and tests."""
+        raise NotImplementedError
+
+    def advance(self, state: RuleState) -> RuleState:
+        """What it remembers one step later."""
+        raise NotImplementedError
+
+    def update(self, state, outcome):
+        return self.advance(state)
+
+
+class Formula(Sequence):
+    """Abstract: a sequence with a formula for a_n, `__call__`, which remembers nothing."""
+
+    def init(self, w):
+        return ()
+
+    def advance(self, state):
+        return state
+
+    def propose(self, state, seen):
+        return jnp.asarray(self(seen.time)), state
 
 
 @struct
-class Constant(Sequence):
+class Constant(Formula):
     """a_n = value."""
 
     value: Number
@@ -71,12 +85,8 @@ class Constant(Sequence):
     def __post_init__(self):
         checks.fraction("value", self.value)
 
-    @property
-    def first(self):
-        return self.value
-
-    def next(self, value, n):
-        return value
+    def __call__(self, n):
+        return jnp.asarray(self.value)
 
     @property
     def order(self):
@@ -94,12 +104,18 @@ class QuadraticDecay(Sequence):
         checks.fraction("initial", self.initial)
         checks.fraction("rate", self.rate)
 
-    @property
-    def first(self):
-        return self.initial
+    def init(self, w):
+        return jnp.asarray(self.initial, w.dtype)
 
-    def next(self, value, n):
-        return value * (1 - self.rate * value)
+    def propose(self, state, seen):
+        return state, state
+
+    def advance(self, state):
+        return state * (1 - self.rate * state)
+
+    def __call__(self, n):
+        first = jnp.asarray(self.initial, float)
+        return jax.lax.fori_loop(0, n, lambda _, a: a * (1 - self.rate * a), first)
 
     @property
     def order(self):
@@ -108,7 +124,7 @@ class QuadraticDecay(Sequence):
 
 
 @struct
-class PowerDecay(Sequence):
+class PowerDecay(Formula):
     """a_n = initial / (1 + n/scale)^exponent; with `later`, · (1 + n/turn)^(exponent − later): like n^−exponent for
     some `turn` steps, then like n^−later."""
 
@@ -126,13 +142,9 @@ class PowerDecay(Sequence):
         if self.later is not None:
             checks.nonnegative("later", self.later)
 
-    @property
-    def first(self):
-        return self.initial
-
-    def next(self, value, n):
-        fallen = self.initial * (1 + (n + 1) / self.scale) ** -self.exponent
-        return fallen if self.later is None else fallen * (1 + (n + 1) / self.turn) ** (self.exponent - self.later)
+    def __call__(self, n):
+        a = self.initial * (1 + n / self.scale) ** -self.exponent
+        return jnp.asarray(a if self.later is None else a * (1 + n / self.turn) ** (self.exponent - self.later))
 
     @property
     def order(self):
@@ -140,12 +152,8 @@ class PowerDecay(Sequence):
         return None if exponent is None or exponent.ndim else float(exponent)
 
 
-#: α_n, unless another is given.
-STEP_SIZE = PowerDecay(0.5, 0.55, scale=1.5)
-
-
 @struct
-class Approach:
+class Approach(Formula):
     """β_n = 1 − (1 − initial)/(1 + n/scale): the carried share of the last displacement, ever closer to 1.
 
     It forgets over about (n + scale)/((1 − initial) · scale) steps, a window that grows with n: no horizon to know.
@@ -158,25 +166,44 @@ class Approach:
         checks.number("initial", self.initial, lambda v: (v >= 0) & (v < 1), "at least 0 and below 1")
         checks.positive("scale", self.scale)
 
-    def function(self, n: Any) -> Any:
-        return 1 - (1 - self.initial) / (1 + n / self.scale)
+    def __call__(self, n):
+        return jnp.asarray(1 - (1 - self.initial) / (1 + n / self.scale))
+
+    @property
+    def order(self):
+        return 0.0
 
 
 @struct
 class FromFunction(Sequence):
-    """Any function step -> value, such as an optax schedule."""
+    """Any function step -> value, such as an optax schedule; it counts steps, whatever the clock says."""
 
     function: Callable[[Any], Any] = static()
 
+    def init(self, w):
+        return ()
+
+    def advance(self, state):
+        return state
+
+    def propose(self, state, seen):
+        return self(seen.step), state
+
+    def __call__(self, n):
+        return jnp.asarray(self.function(n))
+
     @property
-    def first(self):
-        return self.function(jnp.asarray(0))
-
-    def next(self, value, n):
-        return jnp.asarray(self.function(n + 1))
+    def order(self):
+        return None
 
 
-def as_sequence(name: str, value) -> Sequence:
+#: α_n, unless another is given.
+STEP_SIZE = PowerDecay(0.5, 0.55, scale=1.5)
+#: β_n, unless another is given.
+CARRY = Approach(0.65, scale=6.0)
+
+
+def as_sequence(name: str, value: Any) -> Sequence:
     """A Sequence from a Sequence, a number or a function of the step."""
     if isinstance(value, Sequence):
         return value
@@ -186,22 +213,14 @@ def as_sequence(name: str, value) -> Sequence:
     return Constant(value)
 
 
-def as_carry(value: Any) -> Any:
-    """β: an Approach or a function of the step as it is, a number after a look at it."""
-    if isinstance(value, (Approach, FromFunction)):
-        return value
-    if callable(value):
-        return FromFunction(value)
-    checks.number("carry", value, lambda v: (v >= 0) & (v < 1), "at least 0 and below 1")
-    return value
+def as_carry(value: Any) -> Sequence:
+    """β from an Approach, a function of the step, or a number below 1."""
+    if not callable(value):
+        checks.number("carry", value, lambda v: (v >= 0) & (v < 1), "at least 0 and below 1")
+    return as_sequence("carry", value)
 
 
-def carry_at(carry: Any, n: Any) -> Any:
-    """β_n."""
-    return carry.function(n) if isinstance(carry, (Approach, FromFunction)) else carry
-
-
-def warn_if_hopeless(step_size: Sequence, averaging: Sequence) -> None:
+def warn_about_convergence(step_size: Sequence, averaging: Sequence) -> None:
     """Warn about a pair that cannot converge: one that stops short, or memory that forgets faster than w moves.
 
     Constants are not warned about: they hover around a stationary point, which is what a constant asks for.

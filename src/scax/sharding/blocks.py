@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,8 @@ from .. import checks
 from .._struct import struct
 from ..layout import Layout
 from ..regularizers import Regularizer
+from ..solvers import Solution, Solver, join_blocks
+from ..surrogate import LinearSurrogate, Surrogate
 
 
 @struct
@@ -109,6 +112,22 @@ class Blocks:
         chosen = jax.random.choice(self._key(n, 1), self.count, (self.active,), replace=False)
         return Partition(partition.index[chosen], partition.mask[chosen])
 
+    def own_rows(self, surrogate: Surrogate | LinearSurrogate) -> Int[Array, "c l"] | None:
+        """The rows of every moving block's own mini-batch; None where all blocks see all rows."""
+        if not self.own_batch or isinstance(surrogate, LinearSurrogate):
+            return None
+        rows = surrogate.datafit.y.shape[0]
+        if surrogate.lin.outputs.shape[0] > rows:
+            raise ValueError(
+                "blocks: own_batch=True splits the batch, and neighbor pairs couple its rows: use one batch."
+            )
+        if rows % self.moving:
+            raise ValueError(
+                f"blocks: own_batch=True splits a batch of {rows} rows evenly over {self.moving} moving blocks: make "
+                "the batch a multiple of their number."
+            )
+        return jnp.arange(rows).reshape(self.moving, -1)
+
     def _dealt(self, partition: Partition, n: Int[Array, ""]) -> Partition:
         """The units in a random order; a block takes those that start in its Q/C places. It may end up empty."""
         unit, (count, longest) = partition.unit, partition.index.shape
@@ -163,3 +182,26 @@ def scatter(values: Float[Array, "c b"], partition: Partition, size: int) -> Flo
     """Blocks' values back in their places in w."""
     flat = (values * partition.mask).reshape(math.prod(values.shape))
     return jnp.zeros(size, values.dtype).at[partition.index.reshape(-1)].add(flat)
+
+
+def solve_in_blocks(
+    solver: Solver,
+    surrogate: Surrogate | LinearSurrogate,
+    blocks: Blocks | None,
+    partition: Partition | None,
+    n: Int[Array, ""],
+    devices: Any,
+) -> Solution:
+    """δ = ŵ − w_n; with blocks, each block's own δ_c with the others at w_n, all at once."""
+    solve: Any = solver.solve  # each kind of surrogate has solvers of its own
+    if blocks is None or partition is None:
+        solution, center = solve(surrogate), getattr(surrogate, "center", None)
+        return solution if center is None else dataclasses.replace(solution, delta=center + solution.delta)
+    moving = blocks.at(partition, n)
+
+    def one(index, mask, rows):
+        own = surrogate.on(rows) if isinstance(surrogate, Surrogate) and rows is not None else surrogate
+        return solve(own.take(index, mask, float(blocks.overlap)))
+
+    parts = devices.solve_blocks(jax.vmap(one), (moving.index, moving.mask, blocks.own_rows(surrogate)))
+    return join_blocks(parts, scatter(parts.delta, moving, surrogate.w.shape[0]))

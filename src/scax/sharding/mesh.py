@@ -16,6 +16,7 @@ from ..batch import Batch
 from ..linearize import Linearization, linearize
 from ..linearize.network import NetworkFunction
 from ..solvers import Auto, Direct, Solution, Solver
+from ..solvers.plan import StepPlan
 from .shares import Shared, gather_rows, own_rows
 
 
@@ -84,7 +85,7 @@ class Parallel:
                 f"parallel: scheme='exact' shares the Gram matrix of a smooth surrogate and got {what}: use "
                 "scheme='data', or scheme='blocks' with blocks."
             )
-        if not (isinstance(sca.solver, Auto) or sca.solver.in_sample_space):
+        if not isinstance(sca.solver, Auto) and not sca.solver.in_sample_space:
             raise ValueError(
                 f"parallel: scheme='exact' works in sample space, and solver {sca.solver.name!r} does not: use "
                 "solver='auto', 'structured', 'sample-space' or 'newton'."
@@ -101,11 +102,11 @@ class Parallel:
         """In the exact scheme, one that needs JJᵀ once."""
         return Direct(tolerance=solver.tolerance) if self.scheme == "exact" and isinstance(solver, Auto) else solver
 
-    def linearize(self, network: NetworkFunction, w: Float[Array, "q"], x: Array, form: str) -> Linearization:
+    def linearize(self, network: NetworkFunction, w: Float[Array, "q"], x: Array, plan: StepPlan) -> Linearization:
         """f and J on all rows, as this device and its peers hold them."""
         if self.scheme == "exact":
-            return Shared(network, w, x, form, self.axis, self.units)
-        return linearize(network, w, x, form)
+            return Shared(network, w, x, plan.form, self.axis, self.units)
+        return linearize(network, w, x, plan.form)
 
     def outputs(self, network: NetworkFunction, w: Float[Array, "q"], x: Array) -> Float[Array, "n k"]:
         """f on all rows at other weights."""
@@ -123,8 +124,8 @@ class Parallel:
         fill = lambda a: jnp.concatenate([a, jnp.repeat(a[:1], width * self.units - count, axis=0)])
         own = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(fill(a), unit * width, width), blocks)
         parts = solve(*own)
-        told = (parts.status, parts.iterations, parts.optimality)
-        packed = jnp.concatenate([parts.delta, *(t.astype(parts.delta.dtype)[:, None] for t in told)], axis=1)
+        numbers = (parts.status, parts.iterations, parts.optimality)
+        packed = jnp.concatenate([parts.delta, *(t.astype(parts.delta.dtype)[:, None] for t in numbers)], axis=1)
         every = jax.lax.all_gather(packed, self.axis, tiled=True)[:count]
         fields = [every[:, :-3], every[:, -3], every[:, -2], every[:, -1]]
         leaves, structure = jax.tree.flatten(parts)

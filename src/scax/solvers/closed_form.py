@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from .._struct import struct
 from ..problem import Problem
 from ..status import Status
-from ..surrogate.surrogate import Surrogate
+from ..surrogate.surrogate import LinearSurrogate
 from .base import Solution, Solver, status_of
 
 
@@ -25,7 +25,7 @@ class ClosedForm(Solver):
     def supports(self, problem: Problem) -> str | None:
         return None
 
-    def solve(self, surrogate: Surrogate) -> Solution:
+    def solve(self, surrogate: LinearSurrogate) -> Solution:
         delta = surrogate.prox(jnp.zeros_like(surrogate.w), jnp.zeros_like(surrogate.w), 0.0)
         status = status_of(jnp.all(jnp.isfinite(delta)), delta, Status.NOT_FINITE)
         return Solution(delta, status, jnp.asarray(1), jnp.zeros((), delta.dtype))

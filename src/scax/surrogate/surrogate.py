@@ -1,64 +1,110 @@
-"""The convex problem of one iteration.
+"""The convex problem of one step.
 
     min_δ  Φ(z0 + Jδ) + cᵀδ + μ‖δ‖² + nonsmooth(w_n + δ),        δ = w − w_n
 
-    Φ   ρ × average loss of the linearized network, manifold rows, rows remembered  (`datafit`)
-    c   (1−ρ) d − 2τβ δ_prev + ridge · w_n                                       (`linear`)
-    μ   τ + ridge/2                                                              (`curvature`)
+    Φ   ρ × average loss of the linearized network, manifold rows, rows of the curvature memory  (`datafit`)
+    c   (1−ρ) d − 2τβ δ_prev + ridge · w_n                                                    (`linear`)
+    μ   τ + ridge/2                                                                           (`curvature`)
 
 Memory, carried step and ridge are a linear and a quadratic term; what is left of the regularizer needs a prox. In the
-full linearization Φ is linear too: its gradient is already inside c, and `datafit` is None. With rows remembered the
-carried step is the origin (`center`): w is w_n + βδ_prev, δ is measured from there, and c has no such term.
+full linearization Φ is linear too: its gradient is inside c, and the problem is a `LinearSurrogate`. With rows of the
+curvature memory the carried step is the origin (`center`): w is w_n + βδ_prev, δ is measured from there, and c has no
+such term.
 """
 
 import dataclasses
-from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..linearize import Linearization
+from ..linearize import Linearization, WithMemoryRows, WithPairs
 from ..regularizers import Regularizer
+from ..rules.rules import Proposal
 from .datafit import Datafit
+from .linearized_batch import LinearizedBatch
+
+Vector = Float[Array, "q"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Surrogate:
-    datafit: Datafit | Any  # both None in the full linearization
-    lin: Linearization | Any
-    w: Float[Array, "q"]
-    linear: Float[Array, "q"]
+class LinearSurrogate:
+    """cᵀδ + μ‖δ‖² + nonsmooth(w_n + δ): the loss linearized as well."""
+
+    w: Vector
+    linear: Vector
     curvature: Float[Array, ""]
     regularizer: Regularizer
-    center: Float[Array, "q"] | None = None  # the step that δ is measured from, None for no step
 
-    @staticmethod
-    def build(datafit, lin, w, memory_term, carried_term, damping, regularizer) -> "Surrogate":
-        """Collect what is linear in δ: memory_term = (1−ρ)d [+ ρg], carried_term = βδ_prev; None where absent."""
-        ridge = regularizer.ridge
-        linear = ridge * w
-        if memory_term is not None:
-            linear = linear + memory_term
-        if carried_term is not None:
-            linear = linear - 2 * damping * carried_term  # τ‖δ − βδ_prev‖² = τ‖δ‖² − 2τβ δ_prevᵀδ + const
-        return Surrogate(datafit, lin, w, linear, damping + ridge / 2, regularizer)
-
-    @property
-    def pull(self) -> Float[Array, "q"]:
-        """h = −c/2, the weight-space right-hand side: δ → h/μ where the batch has nothing to say."""
-        return -self.linear / 2
-
-    def value(self, delta: Float[Array, "q"]) -> Float[Array, ""]:
-        """The surrogate at w_n + δ, up to terms that do not depend on δ."""
-        value = self.linear @ delta + self.curvature * (delta @ delta)
-        value = value + self.regularizer.nonsmooth(self.w + delta)
-        return value if self.datafit is None else value + self.datafit.value(self.lin.outputs + self.lin.jvp(delta))
-
-    def prox(self, slope: Float[Array, "q"], center: Float[Array, "q"], weight) -> Float[Array, "q"]:
+    def prox(self, slope: Vector, center: Vector, weight) -> Vector:
         """argmin_δ  (slope + c)ᵀδ + μ‖δ‖² + ½ weight ‖δ − center‖² + nonsmooth(w_n + δ)."""
         total = 2 * self.curvature + weight
         free = (weight * center - self.linear - slope) / total
         return self.regularizer.prox_nonsmooth(self.w + free, 1 / total) - self.w
+
+    def value(self, delta: Vector) -> Float[Array, ""]:
+        """The problem's value at w_n + δ, up to terms that do not depend on δ."""
+        quadratic = self.linear @ delta + self.curvature * (delta @ delta)
+        return quadratic + self.regularizer.nonsmooth(self.w + delta)
+
+    def take(self, index: Array, mask: Float[Array, "b"], overlap: float = 1.0) -> "LinearSurrogate":
+        """The same problem over a block of weights, the others staying at w_n; mask 0 marks padding."""
+        return LinearSurrogate(
+            self.w[index] * mask, self.linear[index] * mask, self.curvature, self.regularizer.take(index)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Surrogate:
+    """The whole problem: Φ of the linearized outputs beside a `LinearSurrogate`."""
+
+    datafit: Datafit
+    lin: Linearization
+    rest: LinearSurrogate
+    center: Vector | None = None  # the step that δ is measured from, None for no step
+
+    @staticmethod
+    def of(
+        datafit: Datafit,
+        lin: Linearization,
+        w: Vector,
+        past: Vector | None,
+        carried: Vector | None,
+        damping: Float[Array, ""],
+        regularizer: Regularizer,
+    ) -> "Surrogate":
+        """From past = (1−ρ)d and carried = βδ_prev, None where absent."""
+        return Surrogate(datafit, lin, _rest(w, regularizer, damping, past, carried))
+
+    @property
+    def w(self) -> Vector:
+        return self.rest.w
+
+    @property
+    def linear(self) -> Vector:
+        """c."""
+        return self.rest.linear
+
+    @property
+    def curvature(self) -> Float[Array, ""]:
+        """μ."""
+        return self.rest.curvature
+
+    @property
+    def regularizer(self) -> Regularizer:
+        return self.rest.regularizer
+
+    @property
+    def pull(self) -> Vector:
+        """h = −c/2, the weight-space right-hand side: δ → h/μ where the batch has nothing to say."""
+        return -self.linear / 2
+
+    def value(self, delta: Vector) -> Float[Array, ""]:
+        """The problem's value at w_n + δ, up to terms that do not depend on δ."""
+        return self.rest.value(delta) + self.datafit.value(self.lin.outputs + self.lin.jvp(delta))
+
+    def prox(self, slope: Vector, center: Vector, weight) -> Vector:
+        """As of the `LinearSurrogate`."""
+        return self.rest.prox(slope, center, weight)
 
     def dual(self, v: Float[Array, "m k"], z: Float[Array, "m k"]) -> Float[Array, ""]:
         """The dual objective at v = ∇Φ(z): a lower bound on the surrogate's minimum.
@@ -68,27 +114,61 @@ class Surrogate:
         """
         slope = self.lin.vjp(v)
         best = self.prox(slope, jnp.zeros_like(self.w), 0.0)
-        low = (slope + self.linear) @ best + self.curvature * (best @ best) + self.regularizer.nonsmooth(self.w + best)
+        low = slope @ best + self.rest.value(best)
         return self.datafit.value(z) + jnp.sum(v * (self.lin.outputs - z)) + low
 
     def take(self, index: Array, mask: Float[Array, "b"], overlap: float = 1.0) -> "Surrogate":
         """The same problem over a block of weights, the others staying at w_n; mask 0 marks padding.
 
-        With an overlap σ the block's loss is (1/σ) Φ(z0 + σ J_c δ_c): the others are thought to add to what it does.
+        With an overlap σ the block's loss is (1/σ) Φ(z0 + σ J_c δ_c): the others are assumed to add to what it does.
         """
-        return Surrogate(
-            self.datafit if self.datafit is None else self.datafit.times(1 / overlap),
-            self.lin if self.lin is None else self.lin.take(index, overlap * mask),
-            self.w[index] * mask,
-            self.linear[index] * mask,
-            self.curvature,
-            self.regularizer.take(index),
-        )
+        lin = self.lin.take(index, overlap * mask)
+        return Surrogate(self.datafit.times(1 / overlap), lin, self.rest.take(index, mask))
 
     def on(self, rows: Array) -> "Surrogate":
         """The same problem on some of the batch's rows, averaged over them alone."""
-        if self.datafit is None:
-            raise ValueError(
-                "blocks: own_batch=True needs surrogate='partial': the full linearization has no rows left."
-            )
         return dataclasses.replace(self, datafit=self.datafit.on(rows), lin=self.lin.on(rows))
+
+
+def build_surrogate(
+    here: LinearizedBatch, proposal: Proposal, memory: Vector | None, carried: Vector | None
+) -> Surrogate:
+    """The convex problem of a step; memory is d and carried δ_prev, None where absent."""
+    problem, w, ρ = here.problem, here.w, proposal.averaging
+    datafit, lin = Datafit(problem.loss, here.targets, ρ * here.shares), here.lin
+    if here.pairs is not None and problem.manifold is not None:
+        datafit = datafit.with_rows(jnp.asarray(problem.manifold.strength * here.pairs.weight, w.dtype))
+        lin = WithPairs(lin, here.pairs, here.batch.size)
+    regularizer = problem.regularizer.majorizer(w)
+    past = None if memory is None else (1 - ρ) * memory
+    center = None if carried is None else proposal.carry * carried  # βδ_prev
+    if proposal.memory is None or proposal.memory_weight is None:
+        return Surrogate.of(datafit, lin, w, past, center, proposal.damping, regularizer)
+    # ς‖B(δ − βδ_prev)‖², with βδ_prev as the origin
+    lin = WithMemoryRows(lin, proposal.memory.rows, proposal.memory.squares, center)
+    datafit = datafit.with_rows(proposal.memory_weight * jnp.ones(lin.outputs.shape[0] - lin.samples, w.dtype))
+    w = w if center is None else w + center
+    surrogate = Surrogate.of(datafit, lin, w, past, None, proposal.damping, regularizer)
+    return dataclasses.replace(surrogate, center=center)
+
+
+def build_linear_surrogate(
+    here: LinearizedBatch, proposal: Proposal, memory: Vector | None, carried: Vector | None
+) -> LinearSurrogate:
+    """The same with the loss linearized too: its gradient joins the memory of past ones."""
+    ρ, regularizer = proposal.averaging, here.problem.regularizer.majorizer(here.w)
+    slope = ρ * here.gradient() + here.manifold_gradient()
+    past = slope if memory is None else (1 - ρ) * memory + slope
+    center = None if carried is None else proposal.carry * carried
+    return _rest(here.w, regularizer, proposal.damping, past, center)
+
+
+def _rest(w: Vector, regularizer: Regularizer, damping, past: Vector | None, carried: Vector | None) -> LinearSurrogate:
+    """All that is linear or quadratic in δ: past = (1−ρ)d [+ ρg], carried = βδ_prev; None where absent."""
+    ridge = regularizer.ridge
+    linear = jnp.asarray(ridge * w)
+    if past is not None:
+        linear = linear + past
+    if carried is not None:
+        linear = linear - 2 * damping * carried  # τ‖δ − βδ_prev‖² = τ‖δ‖² − 2τβ δ_prevᵀδ + const
+    return LinearSurrogate(w, linear, damping + ridge / 2, regularizer)

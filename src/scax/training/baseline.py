@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
-from .. import checks
 from .._struct import Number, static, struct
 from ..batch import Batch
 from ..layout import Layout
 from ..problem import Problem
+from ..rules.iterate_average import IterateAverage
 
 
 @struct
@@ -46,20 +46,23 @@ class Baseline:
 
     problem: Problem
     optimizer: Any = static()
-    mean_power: Number | None = None
+    average: IterateAverage | None = None
 
     def init(self, params: PyTree) -> BaselineState:
         layout = self.problem.layout(params)
-        trained, frozen = layout.leaves(self.problem.regularizer.admit(layout.flatten(params))), layout.split(params)[1]
-        mean = None if self.mean_power is None else trained
+        trained, frozen = (
+            layout.leaves(self.problem.regularizer.validate_start(layout.flatten(params))),
+            layout.split(params)[1],
+        )
+        mean = None if self.average is None else self.average.init(trained)
         return BaselineState(trained, mean, self.optimizer.init(trained), jnp.asarray(0, jnp.int32), frozen, layout)
 
     def step(self, state: BaselineState, batch: Any) -> tuple[BaselineState, BaselineInfo]:
         """One iteration on one mini-batch."""
-        return _step(self, state, self.problem.ready(state.params, batch))
+        return _step(self, state, Batch.of(batch))
 
     def solution(self, state: BaselineState) -> PyTree:
-        """The averaged iterate where `mean_power` is given, else the last one."""
+        """The averaged iterate where there is one, else the last one."""
         return state.params if state.mean is None else state.layout.merge(state.mean, state.frozen)
 
 
@@ -70,14 +73,14 @@ def baseline(optimizer, problem: Problem, *, mean_power: Number | None = None) -
     """
     if not (hasattr(optimizer, "update") and hasattr(optimizer, "init")):
         raise TypeError(f"optimizer must be an optax GradientTransformation, got {optimizer!r}.")
-    if mean_power is not None:
-        checks.nonnegative("mean_power", mean_power)
-    return Baseline(problem, optax.with_extra_args_support(optimizer), mean_power)
+    average = None if mean_power is None else IterateAverage(mean_power)
+    return Baseline(problem, optax.with_extra_args_support(optimizer), average)
 
 
 @jax.jit
 def _step(self: Baseline, state: BaselineState, batch: Batch) -> tuple[BaselineState, BaselineInfo]:
     problem, n = self.problem, state.count
+    batch = problem.conform(state.params, batch, state.trained[0].dtype)  # while the step is traced
 
     def objective(trained):
         return problem.batch_objective(trained, state.layout.merge(trained, state.frozen), batch)
@@ -87,8 +90,5 @@ def _step(self: Baseline, state: BaselineState, batch: Batch) -> tuple[BaselineS
         gradient, state.optimizer, state.trained, value=value, grad=gradient, value_fn=objective
     )
     trained = jax.tree.map(problem.regularizer.project, optax.apply_updates(state.trained, updates))
-    mean = state.mean
-    if mean is not None and self.mean_power is not None:
-        share = (self.mean_power + 1) / (n + self.mean_power + 1)
-        mean = jax.tree.map(lambda m, w: m + (w - m) * share.astype(m.dtype), mean, trained)
+    mean = state.mean if self.average is None else self.average.update(state.mean, trained, n)
     return BaselineState(trained, mean, optimizer, n + 1, state.frozen, state.layout), BaselineInfo(value)

@@ -1,0 +1,68 @@
+"""What decides between steps, behind one contract.
+
+Before a step every rule sees what the batch shows (`Seen`) and proposes a value; after it every rule learns how the
+step did (`Outcome`). A rule is a frozen pytree of numbers; what it remembers is a pytree of arrays that it gets back.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from jaxtyping import Array, Bool, Float, Int
+
+from .._struct import Number
+
+RuleState = Any  # what a rule remembers from step to step: a pytree of arrays
+Scalar = Float[Array, ""]
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """What a batch shows before the step. The functions compute only if a rule calls them."""
+
+    step: Int[Array, ""]  # n
+    time: Float[Array, ""]  # the clock's reading, which schedules are functions of
+    rows: Scalar  # L, the effective number of rows
+    objective: Scalar  # U on this batch at w_n: on rows that w_n has not been fitted to
+    caution: Number  # κ of the loss, see `Loss.caution`
+    curvature: Callable[[], Scalar]  # S = ½ tr ∇² of the average loss of the linearized network
+    spread: Callable[[], Scalar]  # S about its mean: without the direction that all rows share
+    weighted_rows: Callable[[int], Float[Array, "p q"]]  # R with RᵀR ≈ JᵀWJ, of few rows where there are many
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a step did. The functions compute only if a rule calls them."""
+
+    step: Int[Array, ""]  # n
+    accepted: Bool[Array, ""]
+    step_norm: Scalar  # ‖w_{n+1} − w_n‖ as proposed
+    before: Scalar  # U on this batch at w_n
+    after: Callable[[], Scalar]  # and at the proposal: one more forward pass
+    predicted: Callable[[], Scalar]  # U on this batch at the proposal by the linearized network
+
+
+class Rule:
+    """Abstract: `init` before the first step, `propose` before and `update` after every step."""
+
+    def init(self, w: Float[Array, "q"]) -> RuleState:
+        """What the rule remembers before the first step, the weights being w."""
+        raise NotImplementedError
+
+    def propose(self, state: RuleState, seen: Seen) -> tuple[Any, RuleState]:
+        """The value for this step, and what to remember of the batch."""
+        raise NotImplementedError
+
+    def update(self, state: RuleState, outcome: Outcome) -> RuleState:
+        """What to remember of how the step did."""
+        raise NotImplementedError
+
+
+class Stateless(Rule):
+    """Abstract: a rule that remembers nothing."""
+
+    def init(self, w):
+        return ()
+
+    def update(self, state, outcome):
+        return state

@@ -1,0 +1,96 @@
+"""All rules of a method, and one pass of each through a step."""
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._struct import struct
+from .acceptance import Acceptance, EveryFinite
+from .base import Outcome, Rule, RuleState, Scalar, Seen
+from .curvature_memory import CurvatureMemory, LowRank
+from .iterate_average import IterateAverage
+
+
+@struct
+class Rules:
+    """One rule for each thing that is decided between steps."""
+
+    clock: Rule  # t
+    step_size: Rule  # α
+    averaging: Rule | None  # ρ, None where ρ ≡ 1
+    carry: Rule | None  # β, None where β ≡ 0
+    damping: Rule  # τ
+    memory: LowRank | None  # ς and B, None where there is no such term
+    acceptance: Acceptance | EveryFinite
+    iterate_average: IterateAverage | None  # None: the last iterate is deployed
+
+
+@struct
+class RuleStates:
+    """What each of them remembers."""
+
+    clock: RuleState
+    step_size: RuleState
+    averaging: RuleState
+    carry: RuleState
+    damping: RuleState
+    memory: CurvatureMemory | None
+    acceptance: RuleState
+
+
+@dataclasses.dataclass(frozen=True)
+class Proposal:
+    """What they propose for a step."""
+
+    step_size: Scalar  # α
+    averaging: Scalar  # ρ
+    carry: Scalar  # β
+    damping: Scalar  # τ
+    memory_weight: Scalar | None  # ς
+    memory: CurvatureMemory | None  # B
+
+
+PROPOSING = ("step_size", "averaging", "carry", "damping", "memory")
+
+
+def init(rules: Rules, w: Float[Array, "q"]) -> RuleStates:
+    """Before the first step."""
+    start = lambda rule: None if rule is None else rule.init(w)
+    return RuleStates(**{field.name: start(getattr(rules, field.name)) for field in dataclasses.fields(RuleStates)})
+
+
+def propose(rules: Rules, states: RuleStates, seen: Seen) -> tuple[Proposal, RuleStates]:
+    """The clock first: the others are functions of its time."""
+    time, clock = rules.clock.propose(states.clock, seen)
+    seen = dataclasses.replace(seen, time=time)
+    values: dict[str, Any] = {"averaging": 1.0, "carry": 0.0, "memory": None}
+    after: dict[str, Any] = {"clock": clock}
+    for name in PROPOSING:
+        rule, state = getattr(rules, name), getattr(states, name)
+        if rule is not None and state is not None:
+            values[name], after[name] = rule.propose(state, seen)
+    dtype = seen.objective.dtype
+    scalar = lambda name: jnp.asarray(values[name], dtype)
+    return (
+        Proposal(
+            step_size=scalar("step_size"),
+            averaging=scalar("averaging"),
+            carry=scalar("carry"),
+            damping=scalar("damping"),
+            memory_weight=None if values["memory"] is None else scalar("memory"),
+            memory=after.get("memory"),
+        ),
+        dataclasses.replace(states, **after),
+    )
+
+
+def update(rules: Rules, states: RuleStates, outcome: Outcome) -> RuleStates:
+    """After the step."""
+    after = {}
+    for name in ("clock", *PROPOSING):
+        rule, state = getattr(rules, name), getattr(states, name)
+        if rule is not None and state is not None:
+            after[name] = rule.update(state, outcome)
+    return dataclasses.replace(states, **after)

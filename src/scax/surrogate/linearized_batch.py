@@ -1,0 +1,135 @@
+"""A batch with the network linearized on it: what the convex problem of a step is made of, and what rules may ask."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ..batch import Batch, Pairs
+from ..linearize import Linearization
+from ..linearize.base import exact
+from ..problem import Problem
+
+#: Of more rows than this, twice as many combinations of them as a curvature memory has stand for all.
+MANY_ROWS = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearizedBatch:
+    """f_i and J_i at w_n on all rows of a batch, beside its targets and averaging weights."""
+
+    problem: Problem
+    w: Float[Array, "q"]  # w_n
+    batch: Batch
+    pairs: Pairs | None
+    lin: Linearization
+    targets: Float[Array, "l k"]
+    shares: Float[Array, "l"]  # Σ = 1
+    outputs_at: Callable[[Float[Array, "q"]], Float[Array, "n k"]]  # f of all rows at other weights
+
+    @staticmethod
+    def of(
+        problem: Problem,
+        w: Float[Array, "q"],
+        batch: Batch,
+        pairs: Pairs | None,
+        lin: Linearization,
+        outputs_at: Callable[[Float[Array, "q"]], Float[Array, "n k"]],
+    ) -> "LinearizedBatch":
+        """The targets are brought into the outputs' own shape and precision."""
+        targets = problem.loss.targets(batch.y, lin.outputs.shape[1]).astype(lin.outputs.dtype)
+        return LinearizedBatch(problem, w, batch, pairs, lin, targets, batch.shares(w.dtype), outputs_at)
+
+    @property
+    def outputs(self) -> Float[Array, "l k"]:
+        """f_i of the batch's own rows."""
+        return self.lin.outputs[: self.batch.size]
+
+    def loss(self) -> Float[Array, ""]:
+        """The average loss at w_n."""
+        return self.shares @ self.problem.loss.value(self.outputs, self.targets)
+
+    def gradient(self) -> Float[Array, "q"]:
+        """1/L Σ ∇l_i(w_n): the loss's gradient, without regularizers."""
+        slope = self.shares[:, None] * self.problem.loss.gradient(self.outputs, self.targets)
+        return self.lin.vjp(self._padded(slope))
+
+    def manifold_gradient(self) -> Float[Array, "q"] | float:
+        """The gradient of the manifold penalty."""
+        if self.pairs is None or self.problem.manifold is None:
+            return 0.0
+        return self.lin.vjp(jax.grad(self.problem.manifold.value)(self.lin.outputs, self.pairs))
+
+    def objective(self) -> Float[Array, ""]:
+        """U on this batch at w_n."""
+        return self._objective(self.lin.outputs, self.w)
+
+    def objective_at(self, w: Float[Array, "q"]) -> Float[Array, ""]:
+        """U on this batch at other weights: one more forward pass."""
+        return self._objective(self.outputs_at(w), w)
+
+    def predicted_at(self, w: Float[Array, "q"]) -> Float[Array, ""]:
+        """U on this batch at other weights by the linearized network: f + J(w − w_n)."""
+        return self._objective(self.lin.outputs + self.lin.jvp(w - self.w), w)
+
+    def _objective(self, outputs: Float[Array, "n k"], w: Float[Array, "q"]) -> Float[Array, ""]:
+        return self.problem.data_term(outputs, self.batch, self.pairs) + self.problem.regularizer.value(w)
+
+    def effective_rows(self) -> Float[Array, ""]:
+        """(Σ s)²/Σ s²: L where all rows weigh the same."""
+        squares = jnp.sum(self.shares**2)
+        return jnp.where(squares > 0, 1 / squares, 1)
+
+    def curvature(self, seed: Int[Array, ""]) -> Float[Array, ""]:
+        """S = ½ tr ∇² of the batch's average loss at w_n, the network linearized: Σ_i s_i ½ Σ_k H_ikk ‖J_ik‖².
+
+        H is the loss's Hessian in z; the products of different outputs' rows are left out, for S is a scale, no bound.
+        """
+        return self.lin.weighted_squares(self._padded(self.shares[:, None] * self._half_hessian()), seed)
+
+    def spread(self, seed: Int[Array, ""]) -> Float[Array, ""]:
+        """S about its mean: S − Σ_k ‖Σ_i s_i √(H_ikk/2) J_ik‖², unbiased; S itself where there is only one row.
+
+        The mean is the direction that all samples share (most of S, where inputs are not centered): a batch of any size
+        knows it. One product with signs ε_k drawn by the step stands for the sum over outputs.
+        """
+        whole, outputs = self.curvature(seed), self.outputs.shape[1]
+        signs = jax.random.rademacher(jax.random.key(seed), (outputs,), whole.dtype)
+        signs = signs if outputs > 1 else jnp.ones_like(signs)
+        root = self.shares[:, None] * jnp.sqrt(self._half_hessian()) * signs
+        common = self.lin.vjp_norm_squared(self._padded(root))
+        rows = self.effective_rows()
+        # about the mean of L rows S is too small by the factor 1 − 1/L; a hundredth of S: signs may say too much
+        about = jnp.maximum(whole - common, whole / 100) / jnp.maximum(1 - 1 / rows, 0.5)
+        return jnp.where(rows < 1.5, whole, about)
+
+    @exact
+    def weighted_rows(self, few: int, seed: Int[Array, ""]) -> Float[Array, "p q"]:
+        """R with RᵀR = JᵀWJ, W = s½H; of many rows, R = Qᵀ√W J with Q a basis of √W J Ω, Ω random: most of it is in
+        there."""
+        root = jnp.sqrt(self.shares[:, None] * self._half_hessian())
+        n, k = root.shape
+        combined = jnp.eye(n * k, dtype=root.dtype)
+        if n * k > max(MANY_ROWS, few):
+            omega = jax.random.normal(jax.random.key(seed), (few, self.lin.size), root.dtype)
+            products = root * jax.vmap(self.lin.jvp)(omega)[:, :n]
+            combined = _basis(products.reshape(few, n * k).T).T
+        combined = combined.reshape(-1, n, k) * root
+        return jax.vmap(self.lin.vjp)(jax.vmap(self._padded)(combined))
+
+    def _half_hessian(self) -> Float[Array, "l k"]:
+        """½ H_ikk of every row: H_kk = Σ_j F_jk²."""
+        factor = self.problem.loss.factor(self.outputs, self.targets)
+        return (factor**2 if factor.ndim == 2 else jnp.sum(factor**2, axis=1)) / 2
+
+    def _padded(self, v: Float[Array, "l k"]) -> Float[Array, "n k"]:
+        """Zeros for the rows of the neighbor pairs."""
+        return jnp.pad(v, ((0, self.lin.outputs.shape[0] - self.batch.size), (0, 0)))
+
+
+# On a CPU several batched factorizations at once can wait for each other for ever: vmapped, they go one by one.
+@jax.custom_batching.sequential_vmap
+def _basis(columns: Float[Array, "m p"]) -> Float[Array, "m p"]:
+    return jnp.linalg.qr(columns)[0]
