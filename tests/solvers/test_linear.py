@@ -100,11 +100,16 @@ def test_conjugate_gradients_take_the_smaller_side(x64):
 # -- failures are data -------------------------------------------------------------------------------
 
 
+def changed(surrogate, **values):
+    """The same problem with another linear term or curvature."""
+    return dataclasses.replace(surrogate, rest=dataclasses.replace(surrogate.rest, **values))
+
+
 @pytest.mark.parametrize("loss", ["squared", "poisson"])
 @pytest.mark.parametrize("name", ["weight-space", "sample-space", "structured"])
 def test_a_matrix_that_is_not_positive_definite_gives_a_status(name, loss, x64):
     surrogate = build(loss, "l2")
-    saddle = dataclasses.replace(surrogate, curvature=jnp.asarray(-0.5))
+    saddle = changed(surrogate, curvature=jnp.asarray(-0.5))
     solution = jax.jit(lambda: SOLVERS[name].solve(saddle))()
     assert solution.status == Status.SINGULAR
     assert "not positive definite" in Status(int(solution.status)).message
@@ -126,7 +131,7 @@ def test_rounding_is_another_cause_than_a_limit():
     """With hardly any damping float32 cannot do better; conjugate gradients have not gone on for long enough."""
     surrogate = build("squared", "l2")
     pull = 0.3 * np.random.default_rng(0).normal(size=surrogate.w.size).astype(np.float32)
-    loose = dataclasses.replace(surrogate, linear=surrogate.linear + pull, curvature=jnp.asarray(1e-5))
+    loose = changed(surrogate, linear=surrogate.linear + pull, curvature=jnp.asarray(1e-5))
     rounded = Direct().solve(loose)
     assert rounded.status == Status.STALLED
     assert 3e-3 < rounded.optimality < 0.3

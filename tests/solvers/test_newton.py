@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import scax
-from scax.solvers import SOLVERS, Auto, ConjugateGradients, Direct
-from scax.solvers.cost import Dimensions
+from scax.solvers import SOLVERS, ConjugateGradients, Direct
 from scax.solvers.linear import Space
 from scax.solvers.newton import step_length
 from scax.surrogate.datafit import Datafit
@@ -70,18 +69,3 @@ def test_tolerance_changes_the_result(x64):
     assert few.status == scax.Status.NOT_CONVERGED
     many = ConjugateGradients().solve(build("squared", "l2"))
     assert few.optimality > 1e-6 > many.optimality
-
-
-def test_auto_chooses_by_size():
-    net = scax.MLP((3, 4, 2))
-    smooth = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
-    auto = Auto()
-    assert auto.choose(Dimensions(smooth, 10**6, 3, 10**6)).solver.name == "cg"
-    assert auto.choose(Dimensions(smooth, 200, 2, 30)).solver.name == "weight-space"
-    small = auto.choose(Dimensions(smooth, 10, 2, 10_000))
-    assert small.solver.name == "sample-space"
-    assert "multiply-adds" in small.reason
-    lasso = auto.choose(Dimensions(scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3)), 10, 2, 100))
-    assert lasso.solver.supports(scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3))) is None
-    assert "L1" in lasso.reason
-    assert Direct().choose(Dimensions(smooth, 1, 1, 1)).reason == "asked for"

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .base import Linearization, exact
+from .base import Linearization, exact, symmetric_product
 from .network import NetworkFunction
 
 
@@ -40,7 +40,7 @@ class Dense(Linearization):
     def gram(self):
         n, k, q = self.matrix.shape
         flat = self.matrix.reshape(n * k, q)
-        return (flat @ flat.T).reshape(n, k, n, k)
+        return symmetric_product(flat).reshape(n, k, n, k)
 
     def row_squares(self):
         return jnp.sum(self.matrix**2, axis=2)

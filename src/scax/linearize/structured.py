@@ -23,6 +23,9 @@ from .dense import Dense
 from .network import NetworkFunction
 from .walk import Path, Use, evaluate, find_uses, multiply_adds, same_matrix
 
+#: Writing a number to memory and reading it again costs about as much as this many multiply-adds.
+WRITE = 32
+
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
@@ -72,7 +75,7 @@ class Plan:
             work += _layer_cost(uses, n, k)
             largest = max(largest, (n * k * positions) ** 2 if positions > 1 else 0)
         own = sum(self.sizes[i] for i in self.columns)
-        return work + own * n * k * (n * k + 11), max(largest, own * n * k)
+        return work + own * n * k * (n * k + 3 + WRITE), max(largest, own * n * k)
 
     def describe(self, rows: int, outputs: int) -> list[str]:
         """One line per parameter, for people."""
@@ -99,10 +102,10 @@ def _layer_cost(uses: list[Use], n: int, k: int) -> float:
 
 
 def _columns_cost(uses: list[Use], n: int, k: int) -> float:
-    """The same, held as an [n, k, C·F] array; writing a number counts as eight multiply-adds."""
+    """The same, held as an [n, k, C·F] array."""
     p, c, f = sum(u.positions for u in uses), uses[0].inputs, uses[0].outputs
     m = n * k
-    return m * p * c * f + m * m * c * f + 2 * m * c * f + 8 * m * c * f
+    return m * p * c * f + m * m * c * f + (2 + WRITE) * m * c * f
 
 
 @dataclasses.dataclass(frozen=True)

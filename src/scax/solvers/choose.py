@@ -35,9 +35,9 @@ SOLVERS: dict[str, Solver] = {
 class Auto(Solver):
     """The cheapest solver that serves the problem; `tolerance` is handed to it, None leaves it its own.
 
-    Conjugate gradients are taken only where every direct solve is large. Without a tolerance, surrogates with a prox
-    are solved until a tenth of the step's gain is left: the next batch's is another one, and trainings end no worse
-    (docs/sparse.md).
+    Conjugate gradients are taken only where every direct solve is large, or where the loss is well damped. Without a
+    tolerance, surrogates with a prox are solved until a tenth of the step's gain is left: the next batch's is another
+    one, and trainings end no worse (docs/sparse.md).
     """
 
     tolerance: float | None = static(default=None)
@@ -68,11 +68,16 @@ def as_solver(value: Any) -> Solver:
 
 
 def _cheapest_smooth(dimensions: Dimensions) -> tuple[Solver, str]:
-    """The least multiply-adds of all that fit; conjugate gradients only for large systems."""
+    """The least multiply-adds of all that fit.
+
+    Conjugate gradients lose time and digits as damping falls, so that only large systems are left to them, and those of
+    losses that keep it high (`Loss.caution`).
+    """
     table = costs(dimensions)
     fitting = {name: cost for name, cost in table.items() if cost.feasible}
-    if dimensions.equations <= LARGEST_SYSTEM and len(fitting) > 1:
-        fitting.pop("cg", None)
+    is_small = dimensions.equations <= LARGEST_SYSTEM and dimensions.problem.loss.caution <= 1
+    if is_small and len(fitting) > 1:
+        del fitting["cg"]
     best = min(fitting, key=lambda name: fitting[name].multiply_adds)
     how = "one solve" if dimensions.problem.loss.is_quadratic else "Newton"
     return SOLVERS[best], f"{how}: {table[best]}, the least of {', '.join(sorted(fitting))}"

@@ -1,22 +1,25 @@
-"""What a step costs with each solver: multiply-adds and numbers written, from shapes known before anything compiles."""
+"""What a step costs with each solver: multiply-adds and numbers written, from shapes known before anything compiles.
+
+The constants were measured in float32 on one thread of a CPU; `python -m benchmarks.cost_model` measures again.
+"""
 
 import dataclasses
+import math
 
-from ..linearize.structured import Plan
+from ..linearize.structured import WRITE, Plan
 from ..problem import Problem
 
-#: Writing a number to memory costs about as much as this many multiply-adds.
-WRITE = 8
-#: A Cholesky runs at about this fraction of a matrix product's speed.
-FACTORIZATION = 0.4
-#: Conjugate gradients: iterations to expect when nothing is known of the spectrum.
-CG_ITERATIONS = 60
+#: A Cholesky of m rows and its substitutions take as long as m³/3 multiply-adds of a matrix product over this.
+FACTORIZATION = 0.8
+#: Conjugate gradients: iterations to expect, their slower products counted in; fewer by √κ for a loss whose damping is
+#: κ times as high.
+CG_ITERATIONS = 180
 #: Rows of the curvature memory are stiff: times as many.
-STIFF = 10
+STIFF = 4
 #: Newton: linear solves to expect where the loss is not quadratic.
-NEWTON_ITERATIONS = 6
-#: Layers times several directions at once: what many small products cost beside one of the same size.
-SEVERAL = 5e5
+NEWTON_ITERATIONS = 4
+#: Several directions at once through every layer: many small products take this many times as long as a large one.
+SEVERAL = 8
 #: Above this many numbers an array is not materialized (1 GB in float32).
 LARGEST_ARRAY = 2**28
 
@@ -60,6 +63,7 @@ def costs(dimensions: Dimensions) -> dict[str, Cost]:
     m, q = dimensions.rows * dimensions.outputs, dimensions.weights
     r = dimensions.memory_rows * dimensions.outputs
     solves = 1 if dimensions.problem.loss.is_quadratic else NEWTON_ITERATIONS
+    iterations = CG_ITERATIONS * (STIFF if r else 1) / math.sqrt(dimensions.problem.loss.caution)
     small = solves * (m + r) ** 3 / 3 / FACTORIZATION
     one_pass = q if dimensions.plan is None else dimensions.plan.one_pass  # of one row
     jacobian = m * one_pass + WRITE * m * q  # backward passes, then J written
@@ -69,11 +73,11 @@ def costs(dimensions: Dimensions) -> dict[str, Cost]:
             jacobian + products + solves * ((m + r) * q**2 + q**3 / 3 / FACTORIZATION), max(m * q, q * q)
         ),
         "sample-space": Cost(jacobian + products + m * (m + r) * q + small, max(m * q, (m + r) ** 2)),
-        "cg": Cost(solves * CG_ITERATIONS * (STIFF if r else 1) * 4 * (dimensions.rows * one_pass + r * q), q),
+        "cg": Cost(solves * iterations * 4 * (dimensions.rows * one_pass + r * q), q),
     }
     if dimensions.plan is not None:
         work, largest = dimensions.plan.cost(dimensions.rows, dimensions.outputs)
         if r:  # each of them through every layer
-            work += r * (2 * q + dimensions.rows * one_pass) + SEVERAL
+            work += SEVERAL * r * (2 * q + dimensions.rows * one_pass)
         table["structured"] = Cost(work + small, max(largest, (m + r) ** 2))
     return table

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from ...linearize.base import exact, symmetric_product
 from .base import Space, is_singular
 from .cholesky import solve_positive
 
@@ -16,21 +17,24 @@ class WeightSpace(Space):
     def zero(self):
         return jnp.zeros_like(self.h)
 
+    @exact
     def solve(self, factor, alpha, remainder):
         fj = factor.rows(self.jacobian).reshape(-1, self.h.shape[0])  # FJ  [mk, Q]
-        matrix = fj.T @ fj + 2 * self.mu * jnp.eye(self.h.shape[0], dtype=self.h.dtype)
+        matrix = symmetric_product(fj.T) + 2 * self.mu * jnp.eye(self.h.shape[0], dtype=self.h.dtype)
         right = fj.T @ alpha.reshape(-1) + 2 * self.h
         if remainder is not None:
             right = right - jnp.einsum("nkq,nk->q", self.jacobian, remainder)
         delta = solve_positive(matrix, right)
         return delta, is_singular(right, delta)
 
+    @exact
     def rows(self, point):
         return self.jacobian @ point
 
     def energy(self, point):
         return self.mu * jnp.sum((point - self.h / self.mu) ** 2)
 
+    @exact
     def residual(self, point, slope):
         vjp = lambda slope: jnp.einsum("nkq,nk->q", self.jacobian, slope)
         return stationarity(vjp, slope, self.lin.samples, point, self.h, self.mu)
