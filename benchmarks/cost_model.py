@@ -1,16 +1,15 @@
 """How often the cost model of `solver="auto"` picks the fastest solver, and what it loses where it does not.
 
-    python -m benchmarks.cost_model [--cases NAME ...] [--repeats 5] [--fit] [--out docs/results]
+    python -m benchmarks.cost_model [--cases NAME ...] [--repeats 5] [--before 40] [--out docs/results]
 
 Every direct solver and conjugate gradients take the same steps of a training, in compiled loops that are interleaved in
 one process on one thread: least processor seconds on a CPU, wall seconds elsewhere. Stored are times per step, the
-model's costs and its choice. `--fit` searches for constants of the model under which the solvers chosen are faster, on
-what is stored, without measuring again.
+model's multiply-adds and its choice; multiply-adds per second, printed beside the times, should be about the same for
+all solvers of a case.
 """
 
 import argparse
 import dataclasses
-import itertools
 import json
 import math
 import os
@@ -138,43 +137,6 @@ def assess(found: list[dict]) -> list[dict]:
     return rows
 
 
-def fit(found: list[dict]) -> dict[str, float]:
-    """Constants under which the solvers chosen are fastest, by a search over factors of two and less."""
-    by_name = {case.name: case for case in CASES}
-    sizes = []
-    for row in found:
-        case = by_name[row["case"]]
-        problem, params, x, _ = case.build()
-        sizes.append(dimensions(case, problem, params, x))
-
-    def badness(values: dict[str, float]) -> float:
-        """The mean log of what is lost, and a little of how far costs are from times, case by case."""
-        for name, value in values.items():
-            setattr(cost, name, value)
-        lost, off = [], []
-        for row, own in zip(found, sizes, strict=True):
-            us, table = row["us"], costs(own)
-            chosen = scax.solvers.Auto().choose(own).solver.name
-            lost.append(math.log(us[chosen] / min(us.values())))
-            logs = [math.log(us[name] / table[name].multiply_adds) for name in us]
-            off.append(statistics.pstdev(logs))
-        return statistics.mean(lost) + 0.05 * statistics.mean(off)
-
-    values = {name: getattr(cost, name) for name in CONSTANTS}
-    start, best = dict(values), badness(values)
-    for factor in (4.0, 2.0, 1.4, 1.2):
-        moved = True
-        while moved:
-            moved = False
-            for name, sign in itertools.product(CONSTANTS, (1, -1)):
-                tried = {**values, name: values[name] * factor**sign}
-                if (bad := badness(tried)) < best - 1e-6:
-                    values, best, moved = tried, bad, True
-    for name, value in start.items():
-        setattr(cost, name, value)
-    return values
-
-
 def summarize(rows: list[dict]) -> dict:
     ratios = [row["ratio"] for row in rows]
     right = sum(row["chosen"] == row["fastest"] for row in rows)
@@ -193,15 +155,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.1, help="per repeat and solver")
     parser.add_argument("--before", type=int, default=BEFORE, help="steps of the training before timing starts")
-    parser.add_argument("--fit", action="store_true", help="use the stored times")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     options = parser.parse_args()
     path = options.out / "cost-model.json"
     stored = json.loads(path.read_text())["results"] if path.exists() else []
-    if options.fit:
-        print({name: getattr(cost, name) for name in CONSTANTS}, summarize(assess(stored)))
-        print("better:", fit(stored))
-        return
     machine = {**describe_machine(), "command": "python -m benchmarks.cost_model"}
     results = {row["case"]: row for row in stored}
     for case in CASES:
@@ -210,7 +167,8 @@ def main() -> None:
         (row,) = assess([measure(case, options.repeats, options.seconds, options.before)])
         results[case.name] = row
         print(f"{row['case']:36s} {row['chosen']:13s} {row['ratio']:5.2f}", end="  ")
-        print("  ".join(f"{name} {us:,.0f}" for name, us in row["us"].items()), flush=True)
+        speed = {name: row["model"][name] / us / 1e3 for name, us in row["us"].items()}
+        print("  ".join(f"{name} {us:,.0f} µs {speed[name]:.0f} G/s" for name, us in row["us"].items()), flush=True)
         ordered = [results[c.name] for c in CASES if c.name in results]
         constants = {name: getattr(cost, name) for name in CONSTANTS}
         whole = {"machine": machine, "constants": constants, "summary": summarize(ordered), "results": ordered}

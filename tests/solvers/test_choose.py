@@ -79,6 +79,11 @@ def test_a_small_system_is_solved_directly(loss, rows, weights):
     assert chosen(problem, rows, 1, weights) != "cg"
 
 
+def test_conjugate_gradients_serve_many_outputs_of_a_damped_loss():
+    for loss, taken in ((scax.Softmax(), "cg"), (scax.Squared(), "weight-space")):
+        assert chosen(scax.Problem(NET.apply, loss, scax.L2(1e-3)), 256, 8, 1168) == taken
+
+
 def test_many_rows_and_few_weights_are_solved_in_weight_space():
     for rows, weights in ((400, 40), (2000, 173), (50_000, 300)):
         assert chosen(SMOOTH, rows, 1, weights) == "weight-space"

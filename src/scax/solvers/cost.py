@@ -4,15 +4,13 @@ The constants were measured in float32 on one thread of a CPU; `python -m benchm
 """
 
 import dataclasses
-import math
 
 from ..linearize.structured import WRITE, Plan
 from ..problem import Problem
 
 #: A Cholesky of m rows and its substitutions take as long as m³/3 multiply-adds of a matrix product over this.
 FACTORIZATION = 0.8
-#: Conjugate gradients: iterations to expect, their slower products counted in; fewer by √κ for a loss whose damping is
-#: κ times as high.
+#: Conjugate gradients: iterations to expect of a linear solve, their slower products counted in.
 CG_ITERATIONS = 180
 #: Rows of the curvature memory are stiff: times as many.
 STIFF = 4
@@ -63,7 +61,7 @@ def costs(dimensions: Dimensions) -> dict[str, Cost]:
     m, q = dimensions.rows * dimensions.outputs, dimensions.weights
     r = dimensions.memory_rows * dimensions.outputs
     solves = 1 if dimensions.problem.loss.is_quadratic else NEWTON_ITERATIONS
-    iterations = CG_ITERATIONS * (STIFF if r else 1) / math.sqrt(dimensions.problem.loss.caution)
+    iterations = CG_ITERATIONS * (STIFF if r else 1)
     small = solves * (m + r) ** 3 / 3 / FACTORIZATION
     one_pass = q if dimensions.plan is None else dimensions.plan.one_pass  # of one row
     jacobian = m * one_pass + WRITE * m * q  # backward passes, then J written
