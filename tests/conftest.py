@@ -13,7 +13,7 @@ QUICKLY = [
     "--xla_cpu_parallel_codegen_split_count=1",
     "--xla_llvm_disable_expensive_passes=true",
 ]
-if tuple(map(int, metadata.version("jaxlib").split(".")[:2])) < (0, 12):  # XLA ends a process over a flag it lacks
+if tuple(map(int, metadata.version("jaxlib").split(".")[:2])) < (0, 11):  # XLA ends a process over a flag it lacks
     QUICKLY.append("--xla_cpu_use_fusion_emitters=false")
 os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICKLY])
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
