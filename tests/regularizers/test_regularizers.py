@@ -31,7 +31,7 @@ conjugate = jax.jit(lambda part, u, curvature: part.conjugate(u, curvature))
 def test_value_is_the_formula(name, seed, x64):
     part = convexified(name, Q)
     parts = Parts.of(part)
-    w = np.asarray(part.project(np.clip(weights(seed), -0.4, 0.4)))
+    w = np.asarray(part.project(jnp.clip(weights(seed), -0.4, 0.4)))
     expected = parts.ridge / 2 * w @ w + parts.nonsmooth(w)
     np.testing.assert_allclose(value(part, w), expected, rtol=1e-12)
 

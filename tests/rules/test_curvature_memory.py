@@ -163,7 +163,7 @@ def test_beside_neighbor_pairs(x64):
 
 def test_the_default_has_it_for_small_networks_with_smooth_penalties():
     problem, params, _ = setting()
-    has = lambda sca, params=params: sca.init(params).metric is not None
+    has = lambda sca, params=params: sca.init(params).rules.memory is not None
     assert has(scax.SCA(problem))
     assert has(scax.SCA(problem, metric="auto", damping=scax.Relative(share=0.01)))
     assert has(scax.SCA(problem, parallel=scax.Parallel(1)))
