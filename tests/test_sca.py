@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
 import scax
-from scax.rules import Recovering, Relative, Seen
-from scax.rules.acceptance import Trial
+from scax.rules import Recovering, Relative
+from scax.rules.acceptance import AcceptanceState, Trial
 from tests.agreement.reference import Reference
 from tests.cases import LOSSES, REGULARIZERS, mlp, rows, start
+from tests.rules import messages
 
 L = 8
 EXACT = {"step_size": 1.0, "damping": 0.1, "carry": 0.0, "acceptance": False}
@@ -250,9 +251,10 @@ def test_a_step_may_raise_the_objective_so_far(rise, after, accepted):
 def judge(acceptance, level, n, objective, after):
     number = jnp.asarray
     zero = lambda *_: number(0.0)
-    seen = Seen(number(n), number(float(n)), number(20.0), number(objective), 1.0, zero, zero, zero)
-    trial = Trial(number(int(scax.Status.OK)), number(0.0), number(1.0), lambda: number(after), None)
-    return acceptance.decide(number(level), seen, trial)
+    trial = Trial(number(int(scax.Status.OK)), number(0.0), number(1.0), number(1.0), lambda: number(after), zero, None)
+    batch = messages.seen(n, objective)
+    verdict, state = acceptance.decide(AcceptanceState(number(level), number(0)), batch, trial)
+    return verdict, state.level
 
 
 def test_every_status_has_a_message():

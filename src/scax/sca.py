@@ -21,9 +21,8 @@ from .linearize.network import NetworkFunction
 from .options import active_rules, resolve_options
 from .problem import Problem
 from .rules.acceptance import Trial
-from .rules.base import Outcome, Rule, Seen
+from .rules.base import Outcome, Reading, Rule, Seen
 from .rules.curvature_memory import AUTOMATIC, LowRank
-from .rules.sequences import CARRY, STEP_SIZE
 from .sharding import Blocks, Parallel, Serial, solve_in_blocks
 from .solvers import Auto, Solver
 from .solvers.plan import plan_step
@@ -35,34 +34,40 @@ from .surrogate import LinearizedBatch, LinearSurrogate, Surrogate, build_linear
 class SCA:
     """The method: `init(params) -> State`, `step(State, batch) -> (State, Info)`.
 
-    step_size   α_n: a Sequence, a number or a function of the step
+    clock       what the rules that are left out read instead of the step: None, the default, for one that stands still
+                while fresh batches improve (`rules.Progress`), or a Rule such as `rules.StepCount()`
+    step_size   α_n: a Sequence, a number or a function of the step; None falls like t^−.55 with the clock's time
     averaging   ρ_n: likewise; 1, the default, keeps no memory of past gradients
     damping     τ: a number fixes it, a Rule adapts it; None, the default, is the rule that suits the surrogate
     metric      the shape of the proximal term: None for τ‖·‖²; "low-rank" (or a LowRank) remembers in which directions
                 past batches curved; "auto" does so for up to 1000 weights, smooth penalties and a `Relative` damping
     carry       β_n: how much of the previous displacement the proximal center carries on, a number or a function of
-                the step; 0 is the paper
+                the step; None approaches 1 with the clock's time; 0 is the paper
     mean_power  the solution averages the iterates with weights growing like n^mean_power; None: the last iterate
     surrogate   "partial" linearizes the network, "full" the loss as well
     solver      "auto", a name, or a Solver with its own options
     blocks      None, or Blocks(count, by=…, active=…, redraw=…), solved side by side
     parallel    None, or Parallel(mesh, scheme=…): the step spread over devices
     acceptance  True, False (every finite step is taken), or an Acceptance with its own bounds
+    all_rows    whether every batch holds all rows: what is left out is then Levenberg–Marquardt's (α = 1, β = 0, τ by
+                the gain ratio, the last iterate), and `info.status` says when nothing is left to gain; `train` sets it
     """
 
     problem: Problem
     _: dataclasses.KW_ONLY
-    step_size: Any = STEP_SIZE
+    clock: Rule | None = None
+    step_size: Any = None
     averaging: Any = None
     damping: Rule | Any = None
     metric: LowRank | Any = AUTOMATIC
-    carry: Any = CARRY
+    carry: Any = None
     mean_power: Number | None = 8.0
     surrogate: str = static(default="partial")
     solver: Solver | Any = Auto()
     blocks: Blocks | None = static(default=None)
     parallel: Parallel | None = static(default=None)
     acceptance: Any = True
+    all_rows: bool = static(default=False)
 
     def __post_init__(self):
         resolve_options(self)
@@ -75,7 +80,7 @@ class SCA:
             w=w,
             memory=None if active.averaging is None else jnp.zeros_like(w),
             carried=None if active.carry is None else jnp.zeros_like(w),
-            mean=None if active.iterate_average is None else active.iterate_average.init(w),
+            mean=None if active.iterate_average is None else jnp.array(w),
             rules=rules.init(active, w),
             damping=jnp.zeros((), w.dtype),
             count=jnp.asarray(0, jnp.int32),
@@ -98,7 +103,10 @@ class SCA:
 
     def solution(self, state: State) -> PyTree:
         """What to deploy: the averaged iterate, or the last one where averaging of iterates is off."""
-        return state.layout.unflatten(state.w if state.mean is None else state.mean, state.frozen)
+        w = state.w
+        if state.mean is not None:
+            w = state.mean + (w - state.mean) * state.rules.iterate_average.share
+        return state.layout.unflatten(w, state.frozen)
 
     def explain(self, params: PyTree, x: Any) -> str:
         """Which solver a batch like x gets, and why, in words."""
@@ -137,7 +145,7 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     here, solver = _linearize(sca, state, batch)
     seen = _look(here, state)
     proposal, remembered = rules.propose(active, state.rules, seen)
-    α, ρ = proposal.step_size, proposal.averaging
+    α, ρ, time = proposal.step_size, proposal.averaging, proposal.clock.time
 
     # the convex problem that remains, and its solution
     surrogate = _build(sca, state, here, proposal)
@@ -147,19 +155,24 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     # the step, if it is one to take
     w_new, mean = w + α * δ, state.mean
     step_norm = α * jnp.linalg.norm(δ)
-    after, average = lambda: here.objective_at(w_new), None if mean is None else partial(here.objective_at, mean)
-    trial = Trial(solution.status, solution.optimality, step_norm, after, average)
-    (accepted, restored, status), level = active.acceptance.decide(state.rules.acceptance, seen, trial)
+    after, predicted = partial(here.objective_at, w_new), partial(here.predicted_at, w_new)
+    average = None if mean is None else partial(here.objective_at, mean)
+    trial = Trial(solution.status, solution.optimality, step_norm, jnp.linalg.norm(w), after, predicted, average)
+    (accepted, restored, alarm, status), acceptance = active.acceptance.decide(state.rules.acceptance, seen, trial)
     w_next = jnp.where(accepted, w_new, w if mean is None else jnp.where(restored, mean, w))
 
     # what the next step needs
-    outcome = Outcome(n, accepted, step_norm, seen.objective, after, predicted=lambda: here.predicted_at(w_new))
-    remembered = dataclasses.replace(rules.update(active, remembered, outcome), acceptance=level)
+    outcome = Outcome(n, accepted, step_norm, seen.objective, after, predicted)
+    clock = jax.tree.map(partial(jnp.where, restored), state.rules.clock, remembered.clock)  # those weights are gone
+    remembered = dataclasses.replace(remembered, clock=clock, acceptance=acceptance)
+    remembered = rules.update(active, remembered, outcome)
     memory = state.memory
     if memory is not None:
         memory = _if_finite((1 - ρ) * memory + ρ * here.gradient(), memory)
     if mean is not None and active.iterate_average is not None:
-        mean = active.iterate_average.update(mean, w_next, n)
+        average = active.iterate_average
+        mean, judged = average.judge(remembered.iterate_average, mean, w, seen, time, alarm, here.objective_at)
+        remembered = dataclasses.replace(remembered, iterate_average=judged)
     following = dataclasses.replace(
         state,
         w=w_next,
@@ -181,6 +194,8 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
         step_size=α,
         averaging=ρ,
         damping=proposal.damping,
+        clock=time,
+        multiplier=proposal.clock.multiplier,
     )
     return following, info
 
@@ -223,13 +238,14 @@ def _look(here: LinearizedBatch, state: State) -> Seen:
     n = state.count
     return Seen(
         step=n,
-        time=n.astype(here.w.dtype),
         rows=here.effective_rows(),
         objective=here.objective(),
         caution=here.problem.loss.caution,
         curvature=lambda: here.curvature(n),
         spread=lambda: here.spread(n),
         weighted_rows=lambda few: here.weighted_rows(few, n),
+        along=lambda: here.along(state.carried),
+        clock=Reading.of_step(n, here.w.dtype),
     )
 
 

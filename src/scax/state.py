@@ -43,3 +43,5 @@ class Info:
     step_size: Float[Array, ""]  # α
     averaging: Float[Array, ""]  # ρ
     damping: Float[Array, ""]  # τ
+    clock: Float[Array, ""]  # t, which the schedules read: n, or less where fresh batches improve
+    multiplier: Float[Array, ""]  # m, by which their improvement lowers τ

@@ -1,6 +1,6 @@
 """How a step ended: one code, one message, one remedy for each way of failing.
 
-The first half are a solver's outcomes, the second what becomes of its step.
+The first are a solver's outcomes, then what becomes of its step, then the ends of a run on all rows.
 """
 
 import enum
@@ -16,6 +16,14 @@ class Status(enum.IntEnum):
     INACCURATE = 3
     OBJECTIVE_ROSE = 4
     RESTORED = 5
+
+    CONVERGED = 8
+    PRECISION_REACHED = 9
+
+    @property
+    def is_end(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self in (Status.CONVERGED, Status.PRECISION_REACHED)
 
     @property
     def message(self) -> str:
@@ -65,5 +73,14 @@ _MESSAGES = {
         "the weights were far off: on a batch that they had not been fitted to, their objective was far above its "
         "recent level and above that of the averaged iterate, from which the run goes on.",
         "If it happens often, raise `damping` or lower `step_size`.",
+    ),
+    Status.CONVERGED: (
+        "converged: on all rows, the best step would gain less than rounding shows; the gradient is zero for what this "
+        "precision can tell.",
+        "",
+    ),
+    Status.PRECISION_REACHED: (
+        "at the precision's floor: on all rows, steps no longer lower the objective by what rounding shows.",
+        "For a lower one, compute in float64 (jax.config.update('jax_enable_x64', True)).",
     ),
 }

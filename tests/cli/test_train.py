@@ -11,10 +11,8 @@ import numpy as np
 import polars
 import pytest
 
-from scax import MLP, SCA, PowerDecay
+from scax import MLP
 from scax import compact as scax_compact
-from scax.rules.sequences import STEP_SIZE
-from scax.runs.config import TrainConfig
 from scax.storage import load, read
 
 from .tables import lines, regression
@@ -122,16 +120,9 @@ def test_config_is_equal_to_flags(run, scax):
     assert not all(np.array_equal(weights[0][k], other[k]) for k in other)
 
 
-def test_the_step_size_falls_as_asked(run, scax, refused):
-    arrays = lambda folder: read(Path(folder, "checkpoint.safetensors")).arrays
-    last = lambda folder: next(v for k, v in arrays(folder).items() if "step_size" in k)
-    assert scax("train", "t.csv", "--target", "price", *SMALL, "--out", "slow", "--decay", "0.3").code == 0
-    np.testing.assert_allclose(last("run"), SCA.step_size(30), rtol=1e-5)
-    np.testing.assert_allclose(last("slow"), PowerDecay(0.5, 0.3, scale=1.5)(30), rtol=1e-5)
-    assert "--decay is 2" in refused("train", "t.csv", "--target", "price", "--decay", "2")
-    assert TrainConfig.decay == STEP_SIZE.exponent
-    lines(Path("c.toml"), 'table = "t.csv"', 'target = "price"', "decay = true")
-    assert "c.toml: decay is True, and must be a text, a number" in refused("train", "--config", "c.toml")
+def test_a_setting_of_another_type_is_refused(run, refused):
+    lines(Path("c.toml"), 'table = "t.csv"', 'target = "price"', "l2 = true")
+    assert "c.toml: l2 is True, and must be a text, a number" in refused("train", "--config", "c.toml")
     lines(Path("c.toml"), 'table = "t.csv"', 'target = "price"', "header = 1")
     assert "must be true or false" in refused("train", "--config", "c.toml")
 

@@ -10,7 +10,7 @@ import pytest
 
 import scax
 from scax._struct import struct
-from scax.rules.sequences import Conditions, Sequence, as_sequence, warn_about_convergence
+from scax.rules.sequences import Conditions, OnClock, Sequence, as_sequence, warn_about_convergence
 
 
 def test_quadratic_decay_is_the_papers_recursion(x64):
@@ -26,13 +26,6 @@ def test_power_decay_is_its_formula(x64):
     sequence = scax.PowerDecay(0.5, 0.6, scale=10.0)
     for n in (0, 1, 30):
         np.testing.assert_allclose(sequence(n), 0.5 * (1 + n / 10) ** -0.6, rtol=1e-12)
-    slower = scax.PowerDecay(0.5, 0.6, scale=10.0, later=0.2, turn=5.0)
-    for n in (0, 1, 30):
-        np.testing.assert_allclose(slower(n), 0.5 * (1 + n / 10) ** -0.6 * (1 + n / 5) ** 0.4, rtol=1e-12)
-    with pytest.raises(ValueError, match="later must be"):
-        scax.PowerDecay(0.5, 0.6, later=-0.1)
-    with pytest.raises(ValueError, match="turn must be"):
-        scax.PowerDecay(0.5, 0.6, later=0.1, turn=0.0)
 
 
 def test_constant_and_function():
@@ -55,7 +48,7 @@ def test_constant_and_function():
         (scax.PowerDecay(0.5, 0.75), True, True, True),
         (scax.PowerDecay(0.5, 1.0), True, True, True),
         (scax.PowerDecay(0.5, 1.2), True, False, True),
-        (scax.PowerDecay(0.5, 0.75, later=0.35), True, True, False),
+        (OnClock(scax.PowerDecay(0.5, 0.75)), True, True, True),
         (as_sequence("step_size", lambda n: 0.1), None, None, None),
     ],
 )

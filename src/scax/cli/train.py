@@ -60,9 +60,6 @@ def train(
         str, typer.Option(help="Its strength: a number, or auto (not l2): found on rows held out.")
     ] = "",
     steps: Annotated[int, typer.Option(help="Iterations.")] = 2000,
-    decay: Annotated[
-        float, typer.Option(help="The step size falls like n^-decay: less for long runs on data with little noise.")
-    ] = 0.55,
     batch_size: Annotated[int, typer.Option(help="Rows in a mini-batch.")] = 32,
     validation: Annotated[float, typer.Option(help="Share of the rows to hold out.")] = 0.2,
     keep: Annotated[str, typer.Option(help="The model: the best on the rows held out, or the last.")] = "best",
@@ -97,7 +94,6 @@ def train(
         activation=activation,
         **_strengths({"l1": l1, "log": log, "group": group}, l2, penalty, strength),
         steps=steps,
-        decay=decay,
         batch_size=batch_size,
         validation=validation,
         keep=keep,

@@ -1,12 +1,18 @@
 """All that decides between steps: clock, step size, carry, damping, curvature memory, acceptance, averaging."""
 
 from .acceptance import Acceptance as Acceptance
+from .acceptance import Descent as Descent
+from .acceptance import EveryFinite as EveryFinite
 from .base import Outcome as Outcome
+from .base import Reading as Reading
 from .base import Rule as Rule
 from .base import Seen as Seen
 from .base import Stateless as Stateless
+from .clock import Progress as Progress
+from .clock import StepCount as StepCount
 from .curvature_memory import LowRank as LowRank
 from .damping import Fixed as Fixed
+from .damping import GainRatio as GainRatio
 from .damping import Recovering as Recovering
 from .damping import Relative as Relative
 from .iterate_average import IterateAverage as IterateAverage
@@ -18,6 +24,7 @@ from .rules import propose as propose
 from .rules import update as update
 from .sequences import Approach as Approach
 from .sequences import Constant as Constant
+from .sequences import OnClock as OnClock
 from .sequences import PowerDecay as PowerDecay
 from .sequences import QuadraticDecay as QuadraticDecay
 from .sequences import Sequence as Sequence

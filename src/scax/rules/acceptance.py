@@ -11,17 +11,19 @@ from jaxtyping import Array, Bool, Float, Int
 from .. import checks
 from .._struct import Number, struct
 from ..status import Status
-from .base import RuleState, Scalar, Seen
+from .base import Scalar, Seen
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A step that might be taken."""
+    """A step that might be taken. The functions compute only if a rule calls them."""
 
     status: Int[Array, ""]  # the solver's
     optimality: Scalar  # the solver's own residual, relative
     step_norm: Scalar
+    weight_norm: Scalar  # ‖w_n‖
     after: Callable[[], Scalar]  # U on this batch at the proposal
+    predicted: Callable[[], Scalar]  # and by the linearized network
     average: Callable[[], Scalar] | None  # and at the averaged iterate, None where there is none
 
 
@@ -30,25 +32,44 @@ class Verdict(NamedTuple):
 
     accepted: Bool[Array, ""]
     restored: Bool[Array, ""]  # the run goes on from the averaged iterate instead
+    alarm: Bool[Array, ""]  # w_n is far worse on this batch than recent weights were on theirs
     status: Int[Array, ""]
 
 
 @struct
-class EveryFinite:
-    """Every finite step is taken."""
+class AcceptanceState:
+    """What the rules of acceptance remember."""
 
-    def init(self, w: Float[Array, "q"]) -> tuple:
-        return ()
+    level: Float[Array, ""]  # the recent level of |U| on batches, where a rule tracks it
+    refusals: Int[Array, ""]  # in a row
 
-    def decide(self, state: RuleState, seen: Seen, trial: Trial) -> tuple[Verdict, RuleState]:
+    def after(self, accepted: Bool[Array, ""], level: Scalar | None = None) -> "AcceptanceState":
+        return AcceptanceState(self.level if level is None else level, jnp.where(accepted, 0, self.refusals + 1))
+
+
+class AcceptanceRule:
+    """Abstract: `init` before the first step, `decide` in every step."""
+
+    def init(self, w: Float[Array, "q"]) -> AcceptanceState:
+        return AcceptanceState(jnp.zeros((), w.dtype), jnp.zeros((), jnp.int32))
+
+    def decide(self, state: AcceptanceState, seen: Seen, trial: Trial) -> tuple[Verdict, AcceptanceState]:
         """The verdict, and what to remember."""
-        finite = jnp.isfinite(trial.step_norm)
-        failed = jnp.where(trial.status == Status.SINGULAR, Status.SINGULAR, Status.NOT_FINITE)
-        return Verdict(finite, jnp.asarray(False), jnp.where(finite, trial.status, failed)), state
+        raise NotImplementedError
 
 
 @struct
-class Acceptance:
+class EveryFinite(AcceptanceRule):
+    """Every finite step is taken."""
+
+    def decide(self, state, seen, trial):
+        finite, no = jnp.isfinite(trial.step_norm), jnp.asarray(False)
+        failed = jnp.where(trial.status == Status.SINGULAR, Status.SINGULAR, Status.NOT_FINITE)
+        return Verdict(finite, no, no, jnp.where(finite, trial.status, failed)), state.after(finite)
+
+
+@struct
+class Acceptance(AcceptanceRule):
     """A step is taken if its solver's own residual is at most `residual`, and if it does not raise the objective of
     the very batch it was computed from by more than `rise` times the objective's recent level. Where an iterate turns
     out to be far off, the run goes on from the averaged iterate."""
@@ -62,32 +83,20 @@ class Acceptance:
         checks.positive("rise", self.rise)
         checks.fraction("memory", self.memory)
 
-    def init(self, w: Float[Array, "q"]) -> Scalar:
-        """The recent level of |U| on batches."""
-        return jnp.zeros((), w.dtype)
-
-    def decide(self, state: Scalar, seen: Seen, trial: Trial) -> tuple[Verdict, Scalar]:
-        """The verdict, and the new level: the first thing that is wrong decides."""
-        restored = self._is_far_off(state, seen, trial.average)
-        level = jnp.where(restored, state, self._track(state, seen))
-        inaccurate = ~(trial.optimality <= self.residual)  # written so that NaN counts as inaccurate
+    def decide(self, state, seen, trial):
+        """The first thing that is wrong decides."""
+        # w_n is far off, by a batch that it has not been fitted to: U is far above its recent level there, and the
+        # averaged iterate does better by as much. Only an alarm costs a pass.
+        alarm, restored = (seen.step > 0) & self._exceeds(seen.objective, state.level, state.level), jnp.asarray(False)
+        if trial.average is not None:
+            other = jax.lax.cond(alarm, trial.average, lambda: jnp.full_like(seen.objective, jnp.inf))
+            restored = alarm & jnp.isfinite(other) & self._exceeds(seen.objective, other, state.level)
+        level = jnp.where(restored, state.level, self._track(state.level, seen))
         rose = self._exceeds(trial.after(), seen.objective, level)
-        finite = jnp.isfinite(trial.step_norm)
-        status = jnp.where(rose, Status.OBJECTIVE_ROSE, trial.status)
-        status = jnp.where(inaccurate, Status.INACCURATE, status)
-        status = jnp.where(finite, status, Status.NOT_FINITE)
-        status = jnp.where(trial.status == Status.SINGULAR, Status.SINGULAR, status)
+        accurate, status = _judge_solution(trial, self.residual, rose)
+        accepted = accurate & ~rose & ~restored
         status = jnp.where(restored, Status.RESTORED, status)
-        return Verdict(finite & ~inaccurate & ~rose & ~restored, restored, status), level
-
-    def _is_far_off(self, level: Scalar, seen: Seen, average: Callable[[], Scalar] | None) -> Bool[Array, ""]:
-        """Whether w_n is far off, by a batch that it has not been fitted to: U is far above its recent level there,
-        and the averaged iterate does better by as much. Only an alarm costs a pass."""
-        if average is None:
-            return jnp.asarray(False)
-        alarm = (seen.step > 0) & self._exceeds(seen.objective, level, level)
-        other = jax.lax.cond(alarm, average, lambda: jnp.full_like(seen.objective, jnp.inf))
-        return alarm & jnp.isfinite(other) & self._exceeds(seen.objective, other, level)
+        return Verdict(accepted, restored, alarm, status), state.after(accepted, level)
 
     def _track(self, level: Scalar, seen: Seen) -> Scalar:
         """The recent level of |U| on batches, this one included unless it is not finite."""
@@ -96,3 +105,39 @@ class Acceptance:
 
     def _exceeds(self, a: Scalar, b: Scalar, level: Scalar) -> Bool[Array, ""]:
         return ~(a - b <= self.rise * level)  # written so that NaN counts as more
+
+
+@struct
+class Descent(AcceptanceRule):
+    """For batches of all rows: a step is taken if it lowers the objective, and says where there is nothing left to
+    gain. With ε the precision, the end is where the linearized network promises less than 4ε|U| (CONVERGED), or where
+    that is so, or the step no longer than ε‖w‖, only after refusals (PRECISION_REACHED)."""
+
+    residual: Number = 0.15
+
+    def __post_init__(self):
+        checks.positive("residual", self.residual)
+
+    def decide(self, state, seen, trial):
+        after, eps = trial.after(), jnp.finfo(trial.step_norm.dtype).eps
+        fell = after < seen.objective
+        accurate, status = _judge_solution(trial, self.residual, ~fell)
+        accepted = accurate & fell
+        promised = seen.objective - trial.predicted()
+        nothing_left = promised <= 4 * eps * jnp.abs(seen.objective)
+        no_step = trial.step_norm <= eps * trial.weight_norm
+        status = jnp.where(accurate & nothing_left & (state.refusals == 0), Status.CONVERGED, status)
+        status = jnp.where((nothing_left | no_step) & (state.refusals > 0), Status.PRECISION_REACHED, status)
+        no = jnp.asarray(False)
+        return Verdict(accepted, no, no, status), state.after(accepted)
+
+
+def _judge_solution(trial: Trial, residual: Number, rose: Bool[Array, ""]) -> tuple[Bool[Array, ""], Int[Array, ""]]:
+    """Whether the solver's solution is one, and the status: the first thing that is wrong."""
+    inaccurate = ~(trial.optimality <= residual)  # written so that NaN counts as inaccurate
+    finite = jnp.isfinite(trial.step_norm)
+    status = jnp.where(rose, Status.OBJECTIVE_ROSE, trial.status)
+    status = jnp.where(inaccurate, Status.INACCURATE, status)
+    status = jnp.where(finite, status, Status.NOT_FINITE)
+    status = jnp.where(trial.status == Status.SINGULAR, Status.SINGULAR, status)
+    return finite & ~inaccurate, status

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .._struct import Number
@@ -17,17 +18,32 @@ Scalar = Float[Array, ""]
 
 
 @dataclasses.dataclass(frozen=True)
+class Reading:
+    """What the clock shows."""
+
+    time: Scalar  # t
+    stillness: Scalar  # q in [0, 1]: 0 where the clock runs with the steps, 1 where it has stood still
+    multiplier: Scalar  # m in (0, 1], by which the fall of the objective lowers the damping
+
+    @staticmethod
+    def of_step(n: Int[Array, ""], dtype: Any) -> "Reading":
+        """The clock that counts steps."""
+        return Reading(n.astype(dtype), jnp.zeros((), dtype), jnp.ones((), dtype))
+
+
+@dataclasses.dataclass(frozen=True)
 class Seen:
     """What a batch shows before the step. The functions compute only if a rule calls them."""
 
     step: Int[Array, ""]  # n
-    time: Float[Array, ""]  # the clock's reading, which schedules are functions of
     rows: Scalar  # L, the effective number of rows
     objective: Scalar  # U on this batch at w_n: on rows that w_n has not been fitted to
     caution: Number  # κ of the loss, see `Loss.caution`
     curvature: Callable[[], Scalar]  # S = ½ tr ∇² of the average loss of the linearized network
     spread: Callable[[], Scalar]  # S about its mean: without the direction that all rows share
     weighted_rows: Callable[[int], Float[Array, "p q"]]  # R with RᵀR ≈ JᵀWJ, of few rows where there are many
+    along: Callable[[], tuple[Scalar, Scalar]]  # −½⟨∇U, δ⟩ and ½δᵀ∇²Uδ on this batch, δ the last displacement
+    clock: "Reading"  # what schedules are functions of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +60,9 @@ class Outcome:
 
 class Rule:
     """Abstract: `init` before the first step, `propose` before and `update` after every step."""
+
+    #: of a damping rule: a refused step raises it, so that the next one is another step
+    recovers: bool = True
 
     def init(self, w: Float[Array, "q"]) -> RuleState:
         """What the rule remembers before the first step, the weights being w."""

@@ -41,10 +41,11 @@ class CurvatureMemory:
 
 @struct
 class LowRank(Rule):
-    """`rank` rows B; ς_n = share · min(1, 20/L)^noise · (1 + t/scale)^growth is their weight against the batch's.
+    """`rank` rows B; ς_n = share · min(1, 20/L)^noise · (1 + t/scale)^growth · m is their weight against the batch's.
 
-    A batch of many rows knows its curvature itself. M is an average with weights growing like n^recent over the batches
-    used. An `automatic` one is there only for up to 1000 weights, smooth penalties, a `Relative` damping and no blocks.
+    t and m are the clock's. A batch of many rows knows its curvature itself. M is an average with weights growing like
+    n^recent over the batches used. An `automatic` one is there only for up to 1000 weights, smooth penalties, a
+    `Relative` damping and no blocks.
     """
 
     rank: int = static(default=16)
@@ -79,7 +80,7 @@ class LowRank(Rule):
     def propose(self, state, seen):
         """(ς_n, B with this batch in it)."""
         few_rows = jnp.minimum(ROWS / seen.rows, 1) ** self.noise
-        strength = self.share * few_rows * (1 + seen.time / self.scale) ** self.growth
+        strength = self.share * few_rows * (1 + seen.clock.time / self.scale) ** self.growth * seen.clock.multiplier
 
         def updated() -> CurvatureMemory:
             updates = state.updates + 1

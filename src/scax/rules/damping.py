@@ -15,14 +15,15 @@ EVERY = 8
 #: `share` is that of a batch of so many rows.
 ROWS = 20
 #: How far refused steps can raise τ, so that a run of bad batches cannot carry it to infinity.
-LARGEST_RISE = 1e6
+LARGEST_RISE = 1e10
 
 
 @struct
 class Fixed(Stateless):
-    """τ_n = value."""
+    """τ_n = value. After a refusal the step is shortened instead (`Acceptance`)."""
 
     value: Number
+    recovers = False
 
     def __post_init__(self):
         checks.nonnegative("damping", self.value)
@@ -35,7 +36,7 @@ class Fixed(Stateless):
 class Recovering(Rule):
     """τ rises by `rise` at a step that is not taken, falls back by `fall` at each that is, never below `base`.
 
-    It stops rising at a million times `base`.
+    It stops rising at 1e10 times `base`.
     """
 
     base: Number
@@ -68,15 +69,17 @@ class DampingState:
 
 @struct
 class Relative(Rule):
-    """τ_n = share · κ · S̄_n · (20/L)^noise · (1 + t/scale)^growth · boost_n, a share of the curvature met so far.
+    """τ_n = share · κ · S̄_n · r(L) · (1 + t/scale)^growth · m · boost_n, a share of the curvature met so far;
+    r(L) = (20/L)^noise for 20 rows or more, (20/L)^(1 − q) for fewer.
 
     S is a batch's curvature (`Seen.spread`: for the squared loss the average of ‖J_i − J̄‖², without the direction that
     all samples share), which τ competes with in the surrogate: measured in it, one number serves inputs, losses and
-    widths of any size. S̄ is its average over all batches so far; with time t each batch has less say against the
-    displacement carried over from all those before it. A batch of few rows says little about the others, and a loss
-    that flattens out (κ, `Loss.caution`) does not stop the surrogate from fitting it: both are damped more. The boost
-    rises by `rise` at a step that is not taken, up to a million, and falls back by `fall`, down to 1, at each one that
-    is. With `centered=False` S keeps the common direction (`Seen.curvature`).
+    widths of any size. S̄ is its average over the batches that the clock counts; with its time t each batch has less say
+    against the displacement carried over from those before it. A batch of few rows says little about the others, unless
+    there is no noise (q → 1), and a loss that flattens out (κ, `Loss.caution`) does not stop the surrogate from fitting
+    it: both are damped more. m is what the clock has seen the objective fall by. The boost rises by `rise` at a step
+    that is not taken, up to 1e10, and falls back by `fall`, down to 1, at each one that is. With `centered=False` S
+    keeps the common direction (`Seen.curvature`).
     """
 
     share: Number = 0.016
@@ -99,20 +102,65 @@ class Relative(Rule):
         return DampingState(jnp.zeros((), w.dtype), jnp.ones((), w.dtype))
 
     def propose(self, state, seen):
-        n, mean = seen.step, state.mean
-        measured = jnp.where(n < EVERY, n, EVERY + (n - EVERY) // EVERY)  # how often before
+        n, mean, clock = seen.step, state.mean, seen.clock
+        measured = lambda n: jnp.where(n < EVERY, n, EVERY + (n - EVERY) // EVERY)  # how often before step n
         measure = (n < EVERY) | (n % EVERY == 0) | (mean == 0)
         now = jax.lax.cond(measure, seen.spread if self.centered else seen.curvature, lambda: mean)
         valid = jnp.isfinite(now) & (now > 0)
-        mean = mean + jnp.where(valid, now - mean, 0) / jnp.where(mean > 0, measured + 1, 1)  # S̄_n
-        level = self.share * seen.caution * (ROWS / seen.rows) ** self.noise
-        level = level * (1 + seen.time / self.scale) ** self.growth
+        gain = jnp.maximum(1 / (measured(n) + 1), jnp.minimum(0.1, 1 / (measured(clock.time) + 1)))
+        mean = mean + jnp.where(valid & measure, now - mean, 0) * jnp.where(mean > 0, gain, 1)  # S̄_n
+        few = jnp.where(seen.rows < ROWS, 1 - clock.stillness, self.noise)
+        level = self.share * seen.caution * (ROWS / seen.rows) ** few
+        level = level * (1 + clock.time / self.scale) ** self.growth * clock.multiplier
         tau = level * jnp.maximum(mean, jnp.finfo(mean.dtype).eps) * state.boost
         return tau, DampingState(mean, state.boost)
 
     def update(self, state, outcome):
         lower, higher = jnp.maximum(1, self.fall * state.boost), jnp.minimum(LARGEST_RISE, self.rise * state.boost)
         return DampingState(state.mean, jnp.where(outcome.accepted, lower, higher))
+
+
+@struct
+class GainRatioState:
+    """What `GainRatio` remembers."""
+
+    boost: Float[Array, ""]  # b
+    rise: Float[Array, ""]  # ν
+
+
+@struct
+class GainRatio(Rule):
+    """τ_n = share · κ · S_n · b_n, b by the gain ratio r = (U before − U after)/(U before − U promised): for batches of
+    all rows, on which nothing but the linearization can be wrong (Nielsen's rule for Levenberg–Marquardt).
+
+    A step that is taken:  b ← b · max(⅓, 1 − (2r − 1)³),  ν ← 2;     one that is not:  b ← ν b,  ν ← 2ν.
+    """
+
+    share: Number = 1e-3
+
+    def __post_init__(self):
+        checks.positive("share", self.share)
+
+    def init(self, w):
+        one = jnp.ones((), w.dtype)
+        return GainRatioState(one, 2 * one)
+
+    def propose(self, state, seen):
+        curvature, eps = seen.spread(), jnp.finfo(state.boost.dtype).eps
+        valid = jnp.isfinite(curvature) & (curvature > 0)
+        tau = jnp.where(valid, curvature, 1) * jnp.maximum(self.share * seen.caution * state.boost, eps)
+        return tau, state
+
+    def update(self, state, outcome):
+        tiny = jnp.finfo(state.boost.dtype).tiny
+        promised = outcome.before - outcome.predicted()
+        ratio = jnp.clip((outcome.before - outcome.after()) / jnp.maximum(promised, tiny), 0, 1)
+        ratio = jnp.where(jnp.isfinite(ratio), ratio, 0)
+        lower = state.boost * jnp.maximum(1 / 3, 1 - (2 * ratio - 1) ** 3)
+        higher = jnp.minimum(state.rise * state.boost, LARGEST_RISE**2)
+        return GainRatioState(
+            jnp.where(outcome.accepted, lower, higher), jnp.where(outcome.accepted, 2, jnp.minimum(2 * state.rise, 1e6))
+        )
 
 
 #: The rule where the network is linearized, and where the loss is, too: there nothing but τ keeps the step from

@@ -1,29 +1,75 @@
 """The average of the iterates: what is deployed where single iterates are noisy."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from .. import checks
 from .._struct import Number, struct
+from .base import Scalar, Seen
+
+#: The average is compared with the iterate on one batch in so many, after as many free steps as the clock has.
+EVERY, FREE_STEPS = 8, 50
+
+
+@struct
+class AverageState:
+    """How the average does."""
+
+    share: Float[Array, ""]  # of w_{n+1}, once it is taken in
+    own: Float[Array, ""]  # mean of U at the average, on batches that neither was fitted to
+    last: Float[Array, ""]  # and at the iterate
 
 
 @struct
 class IterateAverage:
-    """w̄_{n+1} = w̄_n + (w_{n+1} − w̄_n)(p + 1)/(n + p + 1): the iterates' average with weights growing like n^p."""
+    """w̄ ← w̄ + (w − w̄)(p + 1)/(t + p + 1): the iterates' average with weights growing like t^p, t the clock's time.
+
+    Its age is about a (p + 2)th of what the clock counts: while the clock stands still it follows the iterates. An
+    iterate is taken in once a fresh batch has judged it, and not where that batch alarms; an average that is twice as
+    bad as the iterates starts again.
+    """
 
     power: Number
 
     def __post_init__(self):
         checks.nonnegative("mean_power", self.power)
 
-    def init(self, w: PyTree) -> PyTree:
-        """A copy: states can be donated."""
-        return jax.tree.map(jnp.array, w)
+    def init(self, w: Float[Array, "q"]) -> AverageState:
+        one = jnp.ones((), w.dtype)
+        return AverageState(one, 0 * one, 0 * one)
 
-    def update(self, mean: Any, w: Any, n: Int[Array, ""]) -> Any:
-        """The average with one more iterate, the one after step n."""
-        share = (self.power + 1) / (n + self.power + 1)
+    def update(self, mean: PyTree, w: PyTree, time: Any) -> PyTree:
+        """The average with one more iterate."""
+        share = self.share(time)
         return jax.tree.map(lambda a, b: a + (b - a) * jnp.asarray(share, a.dtype), mean, w)
+
+    def share(self, time: Any) -> Any:
+        """Of the iterate that follows the step at this time."""
+        return (self.power + 1) / (time + self.power + 1)
+
+    def judge(
+        self,
+        state: AverageState,
+        mean: Float[Array, "q"],
+        w: Float[Array, "q"],
+        seen: Seen,
+        time: Scalar,
+        alarm: Bool[Array, ""],
+        objective_at: Callable[[Float[Array, "q"]], Scalar],
+    ) -> tuple[Float[Array, "q"], AverageState]:
+        """The average with w_n in it, now that a fresh batch has seen w_n."""
+        mean = jnp.where(alarm, mean, mean + (w - mean) * state.share)
+        now, is_first = seen.objective, seen.step < EVERY
+        compare = (seen.step % EVERY == EVERY - 1) & ~alarm
+        at_mean = jax.lax.cond(compare, lambda: objective_at(mean), lambda: now)
+        compare = compare & jnp.isfinite(at_mean) & jnp.isfinite(now)
+        track = lambda old, new: jnp.where(compare, jnp.where(is_first, new, old + (new - old) / EVERY), old)
+        own, last = track(state.own, at_mean), track(state.last, now)
+        astray = compare & (own - last > jnp.abs(last)) & (seen.step > FREE_STEPS)
+        return jnp.where(astray, w, mean), AverageState(
+            jnp.asarray(self.share(time), w.dtype), jnp.where(astray, last, own), last
+        )

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._struct import struct
-from .acceptance import Acceptance, EveryFinite
-from .base import Outcome, Rule, RuleState, Scalar, Seen
+from .acceptance import AcceptanceRule, AcceptanceState
+from .base import Outcome, Reading, Rule, RuleState, Scalar, Seen
 from .curvature_memory import CurvatureMemory, LowRank
-from .iterate_average import IterateAverage
+from .iterate_average import AverageState, IterateAverage
 
 
 @struct
@@ -23,7 +23,7 @@ class Rules:
     carry: Rule | None  # β, None where β ≡ 0
     damping: Rule  # τ
     memory: LowRank | None  # ς and B, None where there is no such term
-    acceptance: Acceptance | EveryFinite
+    acceptance: AcceptanceRule
     iterate_average: IterateAverage | None  # None: the last iterate is deployed
 
 
@@ -37,7 +37,8 @@ class RuleStates:
     carry: RuleState
     damping: RuleState
     memory: CurvatureMemory | None
-    acceptance: RuleState
+    acceptance: AcceptanceState
+    iterate_average: AverageState | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Proposal:
     damping: Scalar  # τ
     memory_weight: Scalar | None  # ς
     memory: CurvatureMemory | None  # B
+    clock: Reading
 
 
 PROPOSING = ("step_size", "averaging", "carry", "damping", "memory")
@@ -62,9 +64,9 @@ def init(rules: Rules, w: Float[Array, "q"]) -> RuleStates:
 
 
 def propose(rules: Rules, states: RuleStates, seen: Seen) -> tuple[Proposal, RuleStates]:
-    """The clock first: the others are functions of its time."""
-    time, clock = rules.clock.propose(states.clock, seen)
-    seen = dataclasses.replace(seen, time=time)
+    """The clock first: the others are functions of what it shows."""
+    reading, clock = rules.clock.propose(states.clock, seen)
+    seen = dataclasses.replace(seen, clock=reading)
     values: dict[str, Any] = {"averaging": 1.0, "carry": 0.0, "memory": None}
     after: dict[str, Any] = {"clock": clock}
     for name in PROPOSING:
@@ -75,15 +77,23 @@ def propose(rules: Rules, states: RuleStates, seen: Seen) -> tuple[Proposal, Rul
     scalar = lambda name: jnp.asarray(values[name], dtype)
     return (
         Proposal(
-            step_size=scalar("step_size"),
+            step_size=scalar("step_size") * _shortening(rules, states, dtype),
             averaging=scalar("averaging"),
             carry=scalar("carry"),
             damping=scalar("damping"),
             memory_weight=None if values["memory"] is None else scalar("memory"),
             memory=after.get("memory"),
+            clock=reading,
         ),
         dataclasses.replace(states, **after),
     )
+
+
+def _shortening(rules: Rules, states: RuleStates, dtype: Any) -> Scalar:
+    """½ for every refusal in a row under a damping that does not change: a step that was refused is not tried again."""
+    if rules.damping.recovers:
+        return jnp.ones((), dtype)
+    return 0.5 ** states.acceptance.refusals.astype(dtype)
 
 
 def update(rules: Rules, states: RuleStates, outcome: Outcome) -> RuleStates:

@@ -73,7 +73,7 @@ class Formula(Sequence):
         return state
 
     def propose(self, state, seen):
-        return jnp.asarray(self(seen.time)), state
+        return jnp.asarray(self(seen.step.astype(seen.objective.dtype))), state
 
 
 @struct
@@ -125,30 +125,23 @@ class QuadraticDecay(Sequence):
 
 @struct
 class PowerDecay(Formula):
-    """a_n = initial / (1 + n/scale)^exponent; with `later`, · (1 + n/turn)^(exponent − later): like n^−exponent for
-    some `turn` steps, then like n^−later."""
+    """a_n = initial / (1 + n/scale)^exponent."""
 
     initial: Number
     exponent: Number
     scale: Number = 1.0
-    later: Number | None = None
-    turn: Number = 300.0
 
     def __post_init__(self):
         checks.fraction("initial", self.initial)
         checks.nonnegative("exponent", self.exponent)
         checks.positive("scale", self.scale)
-        checks.positive("turn", self.turn)
-        if self.later is not None:
-            checks.nonnegative("later", self.later)
 
     def __call__(self, n):
-        a = self.initial * (1 + n / self.scale) ** -self.exponent
-        return jnp.asarray(a if self.later is None else a * (1 + n / self.turn) ** (self.exponent - self.later))
+        return jnp.asarray(self.initial * (1 + n / self.scale) ** -self.exponent)
 
     @property
     def order(self):
-        exponent = checks.concrete(self.exponent if self.later is None else self.later)
+        exponent = checks.concrete(self.exponent)
         return None if exponent is None or exponent.ndim else float(exponent)
 
 
@@ -176,7 +169,7 @@ class Approach(Formula):
 
 @struct
 class FromFunction(Sequence):
-    """Any function step -> value, such as an optax schedule; it counts steps, whatever the clock says."""
+    """Any function step -> value, such as an optax schedule."""
 
     function: Callable[[Any], Any] = static()
 
@@ -197,10 +190,27 @@ class FromFunction(Sequence):
         return None
 
 
-#: α_n, unless another is given.
-STEP_SIZE = PowerDecay(0.5, 0.55, scale=1.5)
-#: β_n, unless another is given.
-CARRY = Approach(0.65, scale=6.0)
+@struct
+class OnClock(Formula):
+    """A formula of the clock's time instead of the step: a_n = formula(t_n)."""
+
+    formula: Formula
+
+    def propose(self, state, seen):
+        return self.formula(seen.clock.time), state
+
+    def __call__(self, n):
+        return self.formula(n)
+
+    @property
+    def order(self):
+        return self.formula.order
+
+
+#: α, unless another is given.
+STEP_SIZE = OnClock(PowerDecay(0.5, 0.55, scale=1.5))
+#: β, unless another is given.
+CARRY = OnClock(Approach(0.65, scale=6.0))
 
 
 def as_sequence(name: str, value: Any) -> Sequence:

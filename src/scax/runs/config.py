@@ -29,7 +29,6 @@ class TrainConfig:
     penalty: str = ""  # whose strength is to be found
     strength: str = ""  # "auto", or nothing
     steps: int = 2000
-    decay: float = 0.55  # of the step size, which falls like n^−decay
     batch_size: int = 32
     validation: float = 0.2
     keep: str = "best"
@@ -41,7 +40,7 @@ class TrainConfig:
         """What is absurd about the options, in a sentence; None if nothing is."""
         for name, least, most in (
             ("l2", 0, 1e6), ("l1", 0, 1e6), ("log", 0, 1e6), ("group", 0, 1e6), ("steps", 1, 1e9),
-            ("decay", 0, 1), ("batch_size", 1, 1e6),
+            ("batch_size", 1, 1e6),
             ("validation", 0, 0.9), ("seed", 0, 2**31 - 1), ("max_levels", 2, 100_000),
         ):  # fmt: skip
             value = getattr(self, name)

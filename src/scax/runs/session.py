@@ -26,7 +26,6 @@ from ..cluster import hosts
 from ..models import MLP
 from ..problem import Problem
 from ..regularizers import L1, L2, GroupLasso, LogSum, Regularizer, neuron_groups
-from ..rules.sequences import STEP_SIZE
 from ..sca import SCA
 from ..storage import load_checkpoint, save, save_checkpoint, write_text
 from ..storage.run_folder import FORMAT, RunFolderError, aside, environment, read_json, write_json
@@ -65,8 +64,7 @@ class Session:
         self.path = known(folder / PATH) if config.strength and (folder / PATH).exists() else None
         self.problem = Problem(self.net.apply, loss, penalty(config, params, self.strength))
         parallel = hosts.parallel(self.problem.regularizer)
-        self.options: dict[str, Any] = {"step_size": dataclasses.replace(STEP_SIZE, exponent=config.decay)}
-        self.method = SCA(self.problem, parallel=parallel, **self.options)
+        self.method = SCA(self.problem, parallel=parallel)
         self.place = (lambda tree: tree) if parallel is None else parallel.place
         data.feed.spread(parallel)
         self._begin(params)
@@ -119,7 +117,6 @@ class Session:
             steps=max(20, config.steps // 10),
             batch_size=config.batch_size,
             key=jax.random.key(config.seed),
-            options=self.options,
         )
         if hosts.agreed(stop()):
             return False

@@ -105,6 +105,26 @@ class LinearizedBatch:
         about = jnp.maximum(whole - common, whole / 100) / jnp.maximum(1 - 1 / rows, 0.5)
         return jnp.where(rows < 1.5, whole, about)
 
+    def along(self, delta: Float[Array, "q"] | None) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """slope −½⟨∇U, δ⟩ and bend ½δᵀ∇²Uδ on this batch: at w_n + yδ the linearized U changes by y²bend − 2y slope.
+
+        Of the regularizer's nonsmooth part the whole change from w_n to w_n + δ counts as slope; the manifold penalty,
+        which the batch's rows know little of, is left out. Zeros where there is no δ.
+        """
+        if delta is None:
+            zero = jnp.zeros((), self.w.dtype)
+            return zero, zero
+        loss, regularizer, n = self.problem.loss, self.problem.regularizer, self.batch.size
+        change = self.lin.jvp(delta)[:n]  # Jδ
+        factor = loss.factor(self.outputs, self.targets)
+        curved = factor * change if factor.ndim == 2 else jnp.einsum("nab,nb->na", factor, change)
+        slope = self.shares @ jnp.sum(loss.gradient(self.outputs, self.targets) * change, axis=1)
+        bend = self.shares @ jnp.sum(curved**2, axis=1)
+        if not regularizer.is_smooth:
+            slope = slope + regularizer.nonsmooth(self.w + delta) - regularizer.nonsmooth(self.w)
+        ridge = regularizer.ridge
+        return -(slope + ridge * (self.w @ delta)) / 2, (bend + ridge * (delta @ delta)) / 2
+
     @exact
     def weighted_rows(self, few: int, seed: Int[Array, ""]) -> Float[Array, "p q"]:
         """R with RᵀR = JᵀWJ, W = s½H; of many rows, R = Qᵀ√W J with Q a basis of √W J Ω, Ω random: most of it is in

@@ -1,0 +1,163 @@
+"""The clock that tells noise from signal: on sequences made by hand, and in small trainings."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scax
+from scax.rules import Progress, StepCount
+
+from .messages import number, seen
+
+
+def read(objectives, along=(0.0, 0.0), rule=None):
+    """What the clock shows after each of these fresh objectives."""
+    rule = rule or Progress()
+    state = rule.init(jnp.zeros(3, jnp.float32))
+
+    @jax.jit
+    def propose(state, n, objective):
+        batch = dataclasses.replace(seen(along=along), step=n, objective=objective)
+        reading, state = rule.propose(state, batch)
+        return (reading.time, reading.stillness, reading.multiplier), state
+
+    readings = []
+    for n, objective in enumerate(objectives):
+        reading, state = propose(state, jnp.asarray(n), number(objective))
+        readings.append([float(v) for v in reading])
+    return np.array(readings)
+
+
+def noise(count, spread=0.3, seed=0):
+    return np.exp(spread * np.random.default_rng(seed).standard_normal(count))
+
+
+def test_it_runs_with_the_steps_on_a_flat_sequence():
+    time, stillness, multiplier = read(noise(400)).T
+    np.testing.assert_allclose(time[:50], np.arange(50))
+    assert time[-1] > 370
+    assert stillness[-1] < 0.1
+    assert multiplier[-1] > 0.6
+
+
+def test_it_stands_still_while_fresh_batches_improve():
+    time, stillness, multiplier = read(noise(400) * np.exp(-np.arange(400) / 25)).T
+    assert time[-1] < 50
+    assert stillness[-1] == 1
+    assert 0.1 < multiplier[-1] / np.exp(-400 / 25) < 10
+
+
+def test_it_goes_on_once_they_no_longer_do():
+    falling = np.exp(-np.minimum(np.arange(900), 200) / 25)
+    time = read(noise(900) * falling)[:, 0]
+    assert time[200] < 60
+    assert time[-1] > 450
+
+
+def test_a_displacement_that_fresh_rows_would_lengthen_stops_it_on_a_plateau():
+    flat = noise(300)
+    assert read(flat, along=(0.5, 1.0))[-1, 0] < 60
+    assert read(flat, along=(0.05, 1.0))[-1, 0] > 270
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_units_do_not_matter(factor):
+    objectives = noise(200) * np.exp(-np.arange(200) / 40)
+    np.testing.assert_allclose(read(factor * objectives), read(objectives), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "objectives",
+    [
+        np.zeros(200),
+        np.ones(200),
+        -noise(200),
+        np.linspace(1, -1, 200),
+        np.where(np.arange(200) % 40 == 7, np.nan, noise(200)),
+        np.where(np.arange(200) % 40 == 7, np.inf, noise(200)),
+        np.where(np.arange(200) % 2, 1e6, 1e-6),
+    ],
+    ids=["zero", "constant", "negative", "across zero", "nan", "inf", "batches with nothing in common"],
+)
+def test_it_stays_finite(objectives):
+    readings = read(objectives)
+    assert np.all(np.isfinite(readings))
+    assert np.all((readings[:, 0] >= 0) & (readings[:, 0] <= np.arange(200) + 1e-3))
+    assert np.all((readings[:, 2] > 0) & (readings[:, 2] <= 1))
+
+
+def test_the_first_objective_does_not_have_to_be_finite():
+    assert np.all(np.isfinite(read([np.nan, *noise(100)])))
+
+
+# -- in a training -------------------------------------------------------------------------------------
+
+
+def sine(noise, rows=400):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (rows, 1))
+    return x, np.sin(3 * x[:, 0]) + noise * rng.standard_normal(rows)
+
+
+def objective(data, steps, batch_size=20, **options):
+    net = scax.MLP((1, 10, 1))
+    sca = scax.SCA(scax.Problem(net.apply, scax.Squared(), scax.L2(0.0)), **options)
+    params = jax.tree.map(lambda leaf: leaf.astype(np.float64), net.init(jax.random.key(1)))
+    result = scax.train(sca, params, data, steps=steps, batch_size=batch_size, records=4, finish=0)
+    return float(sca.problem.objective(result.params, *data)), result
+
+
+def test_without_noise_it_gains_orders_of_magnitude(x64):
+    data = sine(0.0)
+    counted, _ = objective(data, 1000, clock=StepCount())
+    best, result = objective(data, 1000)
+    assert best < 1e-9
+    assert best < counted / 1000
+    assert result.history["clock"][-1] < 900
+    assert result.history["multiplier"][-1] < 1e-4
+
+
+def test_a_noisy_problem_is_not_spoilt(x64):
+    data = sine(0.3)
+    counted, _ = objective(data, 1000, clock=StepCount())
+    best, result = objective(data, 1000)
+    assert best < 1.01 * counted
+    assert result.history["clock"][-1] > 600
+
+
+def test_the_average_does_not_lag(x64):
+    """What is deployed is no worse than the last iterate while the objective falls by orders of magnitude."""
+    data = sine(0.0)
+    averaged, result = objective(data, 500)
+    problem = scax.Problem(scax.MLP((1, 10, 1)).apply, scax.Squared(), scax.L2(0.0))
+    assert averaged < 2 * float(problem.objective(result.state.params, *data))
+
+
+def test_a_refused_step_is_not_tried_again():
+    """A fixed damping that is far too small: the step is shortened until it is one to take."""
+    net = scax.MLP((1, 8, 1))
+    data = sine(0.0, rows=6)
+    data = data[0], 20 * data[1]
+    sca = scax.SCA(scax.Problem(net.apply, scax.Squared()), damping=1e-6, step_size=1.0, carry=0.0, acceptance=True)
+    state = sca.init(net.init(jax.random.key(0)))
+    accepted, sizes = [], []
+    for _ in range(30):
+        state, info = sca.step(state, data)
+        accepted.append(bool(info.accepted))
+        sizes.append(float(info.step_size))
+    assert not all(accepted)
+    assert any(accepted)
+    for before, after, taken in zip(sizes, sizes[1:], accepted, strict=False):
+        assert after == (1.0 if taken else before / 2)
+
+
+def test_explicit_schedules_count_steps():
+    net = scax.MLP((1, 4, 1))
+    sca = scax.SCA(scax.Problem(net.apply, scax.Squared()), step_size=scax.PowerDecay(0.5, 0.7))
+    state = sca.init(net.init(jax.random.key(0)))
+    for n in range(3):
+        state, info = sca.step(state, sine(0.0, rows=8))
+        np.testing.assert_allclose(info.step_size, 0.5 * (1 + n) ** -0.7, rtol=1e-6)
