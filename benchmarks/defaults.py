@@ -40,10 +40,13 @@ import scipy.optimize
 from jax.flatten_util import ravel_pytree
 
 import scax
+from scax._struct import struct
 from scax.rules.damping import Recovering
-from scax.tables.shuffle import Shuffle
-from scax.training.loop import evaluate
+from scax.training.evaluation import Objective, evaluate
+from scax.training.methods import tunable
+from scax.training.methods import tuned as tune
 
+from .runs import follow
 from .soap import soap
 
 RESULTS = pathlib.Path(__file__).parent.parent / "docs" / "results" / "defaults.json"
@@ -94,26 +97,7 @@ def network(name: str) -> tuple[scax.MLP, scax.Problem]:
     return net, scax.Problem(net.apply, scax.Squared(), scax.L2(LAMBDA))
 
 
-# -- one run, to be vmapped ----------------------------------------------------------------------------
-
-
-def follow(method, params, key, data, ends: tuple[int, ...], batch_size: int):
-    """Train, and look after each of `ends` steps: [ends, 2] objectives of the last iterate and of the averaged one."""
-    x, y = data
-    whole = scax.Batch(x, y)
-
-    def step(_, carry):
-        state, stream = carry
-        stream, rows = stream.draw(batch_size)
-        return method.step(state, scax.Batch(x[rows], y[rows]))[0], stream
-
-    carry, seen, done = (method.init(params), Shuffle.start(key, x.shape[0])), [], 0
-    for end in ends:
-        carry = jax.lax.fori_loop(0, end - done, step, carry)
-        both = (carry[0].params, method.solution(carry[0]))
-        seen.append(jnp.stack([evaluate(method.problem, p, whole) for p in both]))
-        done = end
-    return jnp.stack(seen)
+# -- runs over seeds -----------------------------------------------------------------------------------
 
 
 def starts(net: scax.MLP, seeds: int, dtype=jnp.float32):
@@ -123,7 +107,8 @@ def starts(net: scax.MLP, seeds: int, dtype=jnp.float32):
 
 @functools.partial(jax.jit, static_argnames=("ends", "batch_size"))
 def over_seeds(method, params, keys, data, ends, batch_size):
-    return jax.vmap(lambda p, k: follow(method, p, k, data, ends, batch_size))(params, keys)
+    """[seeds, ends, 2] objectives of the last iterate and of the averaged one."""
+    return jax.vmap(lambda p, k: follow(method, method.init(p), k, data, ends, batch_size)[0])(params, keys)
 
 
 # -- targets, and what each part of the default is for -------------------------------------------------
@@ -187,53 +172,45 @@ MARKS = (50, 200, 500, 1333)  # SCA's iterations that the baselines are held aga
 HORIZONS = (0, *(3 * n if n < 1333 else 4000 for n in MARKS))  # of the cosine decay; 0: constant
 
 
-def optimizer(name: str, rate):
-    return {
-        "Adam": lambda: optax.adam(rate),
-        "AdamW": lambda: optax.adamw(rate),  # its decay comes on top of the ridge
-        "NAdam": lambda: optax.nadam(rate),
-        "Lion": lambda: optax.lion(rate, weight_decay=0.0),
-        "Muon": lambda: optax.contrib.muon(rate),
-        "SOAP": lambda: soap(rate),
-        "schedule-free AdamW": lambda: optax.contrib.schedule_free_adamw(rate, weight_decay=0.0),
-        "SGD, momentum .9": lambda: optax.sgd(rate, momentum=0.9),
-    }[name]()
+@functools.cache
+def optimizer(name: str) -> optax.GradientTransformation:
+    return tunable(
+        {
+            "Adam": optax.adam,
+            "AdamW": optax.adamw,  # its decay comes on top of the ridge
+            "NAdam": optax.nadam,
+            "Lion": lambda rate: optax.lion(rate, weight_decay=0.0),
+            "Muon": optax.contrib.muon,
+            "SOAP": soap,
+            "schedule-free AdamW": lambda rate: optax.contrib.schedule_free_adamw(rate(0), weight_decay=0.0),
+            "SGD, momentum .9": lambda rate: optax.sgd(rate, momentum=0.9),
+        }[name]
+    )
 
 
-def follow_baseline(name, problem, params, key, rate, horizon, data, ends, batch_size, power=8.0):
-    """As `follow`, for an optax optimizer whose learning rate and horizon are traced."""
-    x, y = data
-    free = name.startswith("schedule-free")
-    decay = lambda n: rate * jnp.where(horizon > 0, (1 + jnp.cos(jnp.pi * jnp.minimum(n / horizon, 1))) / 2, 1)
-    method = optimizer(name, rate if free else decay)
+@struct
+class FreeOfSchedule:
+    """As `Both`, for an optimizer whose last iterate is not where it takes its gradients."""
 
-    def objective(params, rows):
-        loss = jnp.mean(problem.loss.value(problem.outputs(params, x[rows]), problem.loss.targets(y[rows], 1)))
-        return loss + problem.penalty(tuple(jax.tree.leaves(params)))
+    rows: scax.Batch
 
-    def step(n, carry):
-        params, state, mean, stream = carry
-        stream, rows = stream.draw(batch_size)
-        updates, state = method.update(jax.grad(objective)(params, rows), state, params)
-        params = optax.apply_updates(params, updates)
-        mean = jax.tree.map(lambda m, w: m + (w - m) * (power + 1) / (n + power + 1), mean, params)
-        return params, state, mean, stream
-
-    carry, seen, done = (params, method.init(params), params, Shuffle.start(key, x.shape[0])), [], 0
-    for end in ends:
-        carry = jax.lax.fori_loop(done, end, step, carry)
-        last = optax.contrib.schedule_free_eval_params(carry[1], carry[0]) if free else carry[0]
-        seen.append(jnp.stack([evaluate(problem, p, scax.Batch(x, y)) for p in (last, carry[2])]))
-        done = end
-    return jnp.stack(seen)
+    def __call__(self, method, state):
+        last = optax.contrib.schedule_free_eval_params(state.optimizer.inner_state, state.params)
+        value = lambda params: evaluate(method.problem, params, self.rows)
+        return {"objective": jnp.stack([value(last), value(method.solution(state))])}
 
 
 @functools.partial(jax.jit, static_argnames=("name", "ends", "batch_size"))
 def over_grid(name, problem, grid, params, keys, data, ends, batch_size):
     """[grid, seeds, ends, 2] for pairs (learning rate, horizon)."""
 
+    method = scax.baseline(optimizer(name), problem, mean_power=8.0)
+    measure = FreeOfSchedule(scax.Batch(*data)) if name.startswith("schedule-free") else None
+
     def one(setting, params, key):
-        return follow_baseline(name, problem, params, key, setting[0], setting[1], data, ends, batch_size)
+        (rate, horizon), state = setting, method.init(params)
+        state = dataclasses.replace(state, optimizer=tune(state.optimizer, rate, horizon > 0, horizon))
+        return follow(method, state, key, data, ends, batch_size, measure)[0]
 
     return jax.vmap(jax.vmap(one, (None, 0, 0)), (0, None, None))(grid, params, keys)
 
@@ -400,35 +377,18 @@ def _structure(
         ty = standard((b * y).astype(dtype)) if kind == "squared" else y.astype(int if kind == "softmax" else dtype)
         tables.append((tx, ty))
     data = tuple(jnp.asarray(np.stack(part)) for part in zip(*tables, strict=True))
-    whole = lambda params, d: evaluate(problem, params, scax.Batch(*d), rows=1024)
 
-    def descend(method, p, key, d):
-        def step(_, carry):
-            state, stream = carry
-            stream, rows = stream.draw(size)
-            return method.step(state, scax.Batch(d[0][rows], d[1][rows]))[0], stream
-
-        carry = (method.init(p), Shuffle.start(key, d[0].shape[0]))
-        return whole(method.solution(jax.lax.fori_loop(0, steps, step, carry)[0]), d)
+    def descend(method, state, key, d):
+        return follow(method, state, key, d, (steps,), size, Objective(scax.Batch(*d)))[0][0]
 
     def adam(p, key, d, rate):
-        objective = lambda p, rows: problem.batch_objective(
-            tuple(jax.tree.leaves(p)), p, scax.Batch(d[0][rows], d[1][rows])
-        )
-        method = optax.scale_by_adam()
-
-        def step(n, carry):
-            p, state, stream = carry
-            stream, rows = stream.draw(size)
-            updates, state = method.update(jax.grad(objective)(p, rows), state)
-            fall = rate * (1 + jnp.cos(jnp.pi * n / steps)) / 2
-            return jax.tree.map(lambda a, u: a - (fall * u).astype(a.dtype), p, updates), state, stream
-
-        carry = (p, method.init(p), Shuffle.start(key, d[0].shape[0]))
-        return whole(jax.lax.fori_loop(0, steps, step, carry)[0], d)
+        method = scax.baseline(optimizer("Adam"), problem)
+        state = method.init(p)
+        state = dataclasses.replace(state, optimizer=tune(state.optimizer, rate, True, steps))
+        return descend(method, state, key, d)
 
     def every(method):
-        run = jax.jit(lambda p, key, d: jax.lax.map(lambda c: descend(method, *c), (p, key, d)))
+        run = jax.jit(lambda p, key, d: jax.lax.map(lambda c: descend(method, method.init(c[0]), *c[1:]), (p, key, d)))
         return np.asarray(run(params, keys, data), float)
 
     mine = every(scax.SCA(problem))

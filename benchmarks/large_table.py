@@ -17,6 +17,8 @@ import polars as pl
 
 import scax
 from scax.tables import Preprocess, Split, Stream, convert, open_table
+from scax.training import engine
+from scax.training.feed import CHUNK, Shards
 
 
 def generate(path: Path, rows: int, columns: int, packed: bool) -> None:
@@ -58,28 +60,44 @@ def main() -> int:
     return 0 if used < options.limit else 1
 
 
-def train(shards, pre, batch: int = 100, steps: int = 500) -> None:
+class Waited:
+    """A feed, and the seconds that the training waits for it."""
+
+    def __init__(self, feed):
+        self.feed, self.seconds = feed, 0.0
+
+    def start(self, key):
+        return self.feed.start(key)
+
+    def load(self, position, steps):
+        began = time.perf_counter()
+        found = self.feed.load(position, steps)
+        self.seconds += time.perf_counter() - began
+        return found
+
+    def sample(self, count):
+        return self.feed.sample(count)
+
+
+def train(shards, pre, batch: int = 100) -> None:
     """One epoch of SCA from the stream; how long the training waits for the reading."""
     net = scax.MLP((pre.schema.width, 10, 1))
     sca = scax.SCA(scax.Problem(net.apply, scax.Logistic(), scax.L2(1e-4)))
-    chunk = jax.jit(lambda state, data: jax.lax.scan(lambda s, b: (sca.step(s, b)[0], None), state, data)[0])
-    state, stream = sca.init(net.init(jax.random.key(0))), Stream(shards)
-    state = jax.block_until_ready(chunk(state, stream.chunk(steps, batch)))  # compiled
-    began, waited, count = time.perf_counter(), 0.0, shards.rows // (steps * batch)
-    for _ in range(count):
-        before = time.perf_counter()
-        data = stream.chunk(steps, batch)
-        stream.ahead(steps, batch)
-        waited += time.perf_counter() - before
-        state = jax.block_until_ready(chunk(state, data))
-    spent, rows = time.perf_counter() - began, count * steps * batch
+    feed, steps, run = Waited(Shards(Stream(shards), batch)), shards.rows // batch, engine.run(sca)
+    carry = engine.start(sca, net.init(jax.random.key(0)), feed, jax.random.key(0))
+    carry = engine.prepare(run, carry, feed)
+    began, feed.seconds = time.perf_counter(), 0.0
+    for part in engine.drive(run, carry, feed, [steps]):
+        carry = part.carry
+    spent, rows = time.perf_counter() - began, steps * batch
     x, y = shards.held_out(100_000)
-    scored = np.mean((np.asarray(net.apply(sca.solution(state), x))[:, 0] > 0) == (y > 0))
-    print(f"one epoch of training: {spent:.1f} s ({rows / spent:,.0f} rows/s), {waited:.2f} s of it waiting; {peak()}")
+    scored = np.mean((np.asarray(net.apply(sca.solution(carry.state), x))[:, 0] > 0) == (y > 0))
+    told = f"one epoch of training: {spent:.1f} s ({rows / spent:,.0f} rows/s), {feed.seconds:.2f} s of it waiting"
+    print(f"{told}; {peak()}")
     print(f"held-out accuracy {scored:.3f}")
     began, stream = time.perf_counter(), Stream(shards)
-    for _ in range(count):
-        stream.chunk(steps, batch)
+    for _ in range(rows // (CHUNK * batch)):
+        stream.chunk(CHUNK, batch)
     print(f"reading alone: {rows / (time.perf_counter() - began):,.0f} rows/s")
 
 

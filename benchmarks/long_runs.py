@@ -23,7 +23,7 @@ RULES = {"default": {}, "later": {"later": 0.35, "turn": 300.0}, "slow": {"expon
 PENALTIES = {"L2 1e-3": ("L2", 1e-3), "ℓ1 1e-4": ("L1", 1e-4), "ℓ1 1e-3": ("L1", 1e-3)}
 NETWORKS = {"paper": None, "wide": (100, 50)}
 TITLES = {"casp": "CASP", "parkinsons": "Parkinsons", "skillcraft1": "SkillCraft1", "winequality-white": "Wine"}
-STEPS, EVERY, SEEDS = 20000, 500, (0, 1, 2)
+STEPS, SEEDS = 20000, (0, 1, 2)
 SHOWN = (500, 2000, 5000, 20000)
 FILE = Path(__file__).parent.parent / "docs/results/long-runs.json"
 
@@ -49,7 +49,7 @@ def one(job: tuple) -> list[dict]:
         method = scax.SCA(problem, step_size=dataclasses.replace(STEP_SIZE, **options))
         history = scax.train(
             method, net.init(jax.random.key(seed)), split["train"], steps=STEPS, batch_size=32, finish=0,
-            key=jax.random.key(seed), validation=split["test"], records=STEPS // EVERY,
+            key=jax.random.key(seed), validation=split["test"], records=SHOWN,
         ).history  # fmt: skip
         steps = [int(s) for s in history["step"]]
         at = [int(np.argmin(np.abs(np.array(steps) - wanted))) for wanted in SHOWN]

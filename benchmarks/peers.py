@@ -35,7 +35,9 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 import scax
+from benchmarks.runs import Given
 from benchmarks.steps import CASES, Case, describe_machine, looped
+from scax.training import engine
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "speed.md"
@@ -47,11 +49,14 @@ RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
 DAMPED = {"damping": (1e-4, 1e-3, 1e-2, 1e-1, 1.0), "learning_rate": (0.1, 0.3, 1.0)}
 # for peers that know no ridge: weights shrink by this share of the learning rate at every step
 DECAYED = {**DAMPED, "weight_decay": (0.0, 1e-2, 1e-1)}
+#: What a peer's step reports.
+UNTOLD = SimpleNamespace(records={})
 
 
 @dataclasses.dataclass(eq=False)
 class Work:
-    """A network, its data and its start. Methods have init(params), step(state, (x, y)) and solution(state)."""
+    """A network, its data and its start. Methods have init(params), step(state, batch) and solution(state); a batch is
+    a scax.Batch, or (x, y) for those that are called from Python."""
 
     case: Case
 
@@ -73,7 +78,7 @@ class Peer:
     name: str
     make: Callable[..., Any]
     requires: str  # what pip calls it
-    loop: str  # "compiled": inside lax.fori_loop; "jit": a compiled step called from Python; "eager"
+    loop: str  # "compiled": inside the engine's loop; "jit": a compiled step called from Python; "eager"
     grid: dict[str, tuple] = dataclasses.field(default_factory=dict)
     adam: Callable[..., Any] | None = None
     most: int = 10**9  # weights up to which it is run
@@ -105,11 +110,11 @@ def somax_egn(work: Work, damping: float, learning_rate: float, weight_decay: fl
 
     def step(state, batch):
         params, inner = state
-        proposed, inner, _ = method.step(params, {"x": batch[0], "y": batch[1]}, inner, jax.random.key(0))
+        proposed, inner, _ = method.step(params, {"x": batch.x, "y": batch.y}, inner, jax.random.key(0))
         params = jax.tree.map(lambda w, v: w + learning_rate * (v - w - weight_decay * w), params, proposed)
-        return (params, inner), SimpleNamespace(loss=jnp.zeros(()))
+        return (params, inner), UNTOLD
 
-    return SimpleNamespace(init=init, step=step, solution=lambda state: state[0])
+    return SimpleNamespace(problem=work.problem, init=init, step=step, solution=lambda state: state[0])
 
 
 @functools.cache
@@ -159,12 +164,13 @@ def jaxopt_lm(work: Work, solver: str, damping: float, learning_rate: float, ada
     def step(state, batch):
         w, mu = state
         # replacing the damping that init_state proposes lets the compiler drop its costly diagonal of JᵀJ
-        inner = method.init_state(w, *batch)._replace(damping_factor=mu)
-        proposed, inner = method.update(w, inner, *batch)
+        inner = method.init_state(w, batch.x, batch.y)._replace(damping_factor=mu)
+        proposed, inner = method.update(w, inner, batch.x, batch.y)
         mu = jnp.where(adapt, inner.damping_factor, mu)
-        return (w + learning_rate * (proposed - w), mu), SimpleNamespace(loss=inner.value)
+        return (w + learning_rate * (proposed - w), mu), UNTOLD
 
     return SimpleNamespace(
+        problem=work.problem,
         init=lambda p: (ravel_pytree(p)[0], jnp.asarray(damping, jnp.float32)),
         step=step,
         solution=lambda state: unravel(state[0]),
@@ -181,7 +187,7 @@ def optimistix_lm(work: Work, solver: str, damping: float, learning_rate: float)
 
     def residuals(params, batch):
         # its damping starts at 1, so that residuals are scaled instead
-        return work.residuals(params, *batch) / jnp.sqrt(damping), None
+        return work.residuals(params, batch.x, batch.y) / jnp.sqrt(damping), None
 
     def step(params, batch):
         before = jax.eval_shape(residuals, params, batch)
@@ -190,9 +196,9 @@ def optimistix_lm(work: Work, solver: str, damping: float, learning_rate: float)
         _, state, _ = method.step(residuals, params, batch, {}, state, nothing)
         value, proposed = (jnp.sum(residuals(p, batch)[0] ** 2) for p in (params, state.y_eval))
         share = jnp.where(proposed < value, learning_rate, 0.0)
-        return jax.tree.map(lambda w, v: w + share * (v - w), params, state.y_eval), SimpleNamespace(loss=value)
+        return jax.tree.map(lambda w, v: w + share * (v - w), params, state.y_eval), UNTOLD
 
-    return SimpleNamespace(init=lambda p: p, step=step, solution=lambda state: state)
+    return SimpleNamespace(problem=work.problem, init=lambda p: p, step=step, solution=lambda state: state)
 
 
 def torch_network(work: Work, params):
@@ -373,21 +379,31 @@ def train_called(peer: Peer, work: Work, settings: dict) -> tuple:
 
 def train_compiled(peer: Peer, work: Work) -> Callable[[dict], tuple]:
     """The same in one compiled loop, for all settings."""
+    feed = Given(scax.Batch(work.x, work.y), jnp.asarray(work.order))
 
     @jax.jit
     def run(settings):
-        method = peer.make(work, **settings)
-
-        def body(carry, given):
-            n, rows = given
-            state, _ = method.step(carry[0], (work.x[rows], work.y[rows]))
-            return (state, average(carry[1], method.solution(state), n)), None
-
-        start = (method.init(work.params), work.params)
-        state, mean = jax.lax.scan(body, start, (jnp.arange(STEPS), jnp.asarray(work.order)))[0]
-        return method.solution(state), mean
+        method = averaged(peer.make(work, **settings))
+        carry = engine.begin(method, method.init(work.params), feed, feed.start())
+        goals = np.full(1, STEPS, np.int32)
+        return method.solution(engine.advance(method, carry, feed, goals, goals[-1])[0].state)
 
     return run
+
+
+def averaged(method):
+    """The method with the average of its iterates beside it: its solution is both."""
+
+    def step(state, batch):
+        inner, mean, n = state
+        inner, _ = method.step(inner, batch)
+        return (inner, average(mean, method.solution(inner), n), n + 1), UNTOLD
+
+    return SimpleNamespace(
+        init=lambda params: (method.init(params), params, jnp.zeros((), jnp.int32)),
+        step=step,
+        solution=lambda state: (method.solution(state[0]), state[1]),
+    )
 
 
 def objective(work: Work, params: list[dict], output: str) -> tuple[float, float]:

@@ -152,11 +152,8 @@ def objectives(net, problem, data, batch: int, settings: list[Setting], ends: tu
     methods = [setting.method(problem) for setting in settings for _ in range(SEEDS)]
     keys = jnp.concatenate([jnp.stack([jax.random.key(s) for s in range(SEEDS)])] * len(settings))
     init = functools.partial(net.init, dtype=jnp.float32)
-    every = ends[0]
-    result = scax.train_many(
-        methods, init, data, keys=keys, steps=ends[-1], batch_size=batch, records=ends[-1] // every
-    )
-    values = result.history["objective"][[end // every - 1 for end in ends]]  # [ends, runs]
+    result = scax.train_many(methods, init, data, keys=keys, steps=ends[-1], batch_size=batch, records=ends)
+    values = result.history["objective"]  # [ends, runs]
     return values.T.reshape(len(settings), SEEDS, -1).mean(1)
 
 

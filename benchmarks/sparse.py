@@ -21,6 +21,7 @@ import numpy as np
 import optax
 
 import scax
+from benchmarks.runs import Given, reported
 from benchmarks.steps import describe_machine, looped
 from scax.layout import Layout
 from scax.linearize import linearize
@@ -186,13 +187,9 @@ def steps(repeats: int, seconds: float = 0.4) -> list[dict]:
 
 def newton_steps(method, params, x, y, batch: int, before: int) -> float:
     """How many a step takes on average."""
-    order = jax.random.randint(jax.random.key(1), (1024, batch), 0, x.shape[0])[: before + COUNT]
-
-    @jax.jit
-    def run(state):
-        return jax.lax.scan(lambda s, rows: method.step(s, (x[rows], y[rows])), state, order)[1].iterations
-
-    return float(run(method.init(params))[before:].mean())
+    order = jax.random.randint(jax.random.key(1), (1024, batch), 0, x.shape[0])
+    ends = [before + COUNT] if before == 0 else [before, before + COUNT]
+    return float(reported(method, params, Given(scax.Batch(x, y), order), ends)["iterations"][-1])
 
 
 def trainings(folder: str, seeds: int = 8, ends: tuple[int, ...] = (50, 500, 2000)) -> list[dict]:

@@ -281,58 +281,31 @@ def gradients(net, name: str, steps: int):
     import jax.numpy as jnp
     from jax.flatten_util import ravel_pytree
 
+    import scax
+    from benchmarks.proximal import Proximal
+    from benchmarks.runs import follow
+
     back = ravel_pytree(net.init(jax.random.key(0)))[1]
+    apply = lambda w, x: net.apply(back(w), x)
+    nothing = lambda method, state: {"objective": jnp.zeros(())}
+
+    def run(w, data, key, rate, mask, count, strength=0.0, ridge=0.0):
+        problem = scax.Problem(apply, scax.Squared(), scax.L2(ridge))
+        method = Proximal(problem, rate, strength, mask, count, "proxsgd" if name == "proxsgd" else "proximal adam")
+        return method.solution(follow(method, method.init(w), key, data, (count,), BATCH, nothing)[1])
 
     def one(setting, w, data, key):
         rate, other = setting
         ones = jnp.ones_like(w)
         if name == "dense adam":
-            return proximal(net, back, w, data, key, rate, 0.0, ones, steps, "proximal adam", other)
+            return run(w, data, key, rate, ones, steps, ridge=other)
         if name != "adam, pruned":
-            return proximal(net, back, w, data, key, rate, other, ones, steps, name)
-        w = proximal(net, back, w, data, key, rate, 0.0, ones, steps * 2 // 3, "proximal adam", other)
+            return run(w, data, key, rate, ones, steps, strength=other)
+        w = run(w, data, key, rate, ones, steps * 2 // 3, ridge=other)
         mask = (jnp.abs(w) >= jnp.sort(jnp.abs(w))[-int(SHARE * w.size)]).astype(w.dtype)
-        key = jax.random.fold_in(key, 1)
-        return proximal(net, back, w, data, key, rate / 3, 0.0, mask, steps // 3, "proximal adam", other)
+        return run(w, data, jax.random.fold_in(key, 1), rate / 3, mask, steps // 3, ridge=other)
 
     return jax.jit(jax.vmap(one, in_axes=(0, None, None, None)))
-
-
-def proximal(net, back, w, data, key, rate, strength, mask, steps: int, kind: str, ridge=0.0):
-    """Minimize loss + ½ ridge ‖w‖² + strength ‖w‖₁ by proximal steps with cosine decay, masked weights held at zero.
-
-    "proximal adam": Adam's step, then the prox of ℓ1 in Adam's own metric diag(√v̂). "proxsgd" (Yang et al., 2020):
-    ŵ = argmin m̂ᵀw' + ½(w' − w)ᵀdiag(√v̂)(w' − w) + strength ‖w'‖₁, and a diminishing step towards it; such steps mix
-    zeros away, so in the end the weights that are zero in the last ŵ are set to zero.
-    """
-    import jax
-    import jax.numpy as jnp
-    import optax
-
-    x, y = data
-    order = jax.random.randint(key, (steps, BATCH), 0, x.shape[0])
-    adam = optax.scale_by_adam()
-    soft = lambda w, t: jnp.sign(w) * jnp.maximum(jnp.abs(w) - t, 0)
-
-    def loss(w, rows):
-        return jnp.mean((net.apply(back(w), x[rows])[:, 0] - y[rows]) ** 2) + ridge / 2 * jnp.sum(w**2)
-
-    def step(carry, now):
-        w, _, state = carry
-        rows, t = now
-        update, state = adam.update(jax.grad(loss)(w, rows), state)
-        moments: Any = state
-        metric = jnp.sqrt(moments.nu / (1 - 0.999 ** (t + 1.0))) + 1e-8
-        length = rate * 0.5 * (1 + jnp.cos(jnp.pi * t / steps))
-        if kind == "proxsgd":
-            target = soft(w - update, strength / metric)
-            w = w + length * (target - w)
-        else:
-            target = w = soft(w - length * update, length * strength / metric)
-        return (w * mask, target, state), None
-
-    end, target, _ = jax.lax.scan(step, (w * mask, w, adam.init(w)), (order, jnp.arange(steps)))[0]
-    return jnp.where(target == 0, 0, end)
 
 
 def lasso_network(widths: tuple[int, ...], split: dict, limit: int, seed: int) -> dict:

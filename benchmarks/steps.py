@@ -19,6 +19,8 @@ import numpy as np
 import optax
 
 import scax
+from benchmarks.runs import Given, timed
+from scax.training.method import check_method
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,30 +99,11 @@ CASES = [
 
 
 def looped(method, params, x, y, batch: int, before: int = 0) -> Callable[[int], tuple[float, float]]:
-    """A function that runs some steps in one compiled loop, those after the first `before` of a training, and gives
+    """A function that takes some steps in one compiled loop, those after the first `before` of a training, and gives
     (wall, processor) seconds per step."""
     # the rows of each step, drawn beforehand: what is timed is gathering them and stepping
     order = jax.random.randint(jax.random.key(1), (1024, batch), 0, x.shape[0])
-
-    @jax.jit
-    def run(state, count):
-        def body(i, carry):
-            state, total = carry
-            rows = order[i % order.shape[0]]
-            state, info = method.step(state, (x[rows], y[rows]))
-            return state, total + info.loss
-
-        return jax.lax.fori_loop(0, count, body, (state, jnp.zeros(())))
-
-    state = run(method.init(params), before)[0]
-
-    def timed(count: int) -> tuple[float, float]:
-        wall, cpu = time.perf_counter(), time.process_time()
-        jax.block_until_ready(run(state, count))
-        return (time.perf_counter() - wall) / count, (time.process_time() - cpu) / count
-
-    timed(1)
-    return timed
+    return timed(check_method(method), params, Given(scax.Batch(x, y), order), before)
 
 
 def measure(case: Case, repeats: int, seconds: float) -> dict:

@@ -28,7 +28,7 @@ def test_lazy_names_match_the_imports_for_type_checkers(package):
 
 
 def test_train_is_the_function():
-    code = "import scax.training.loop, scax; from scax import train; assert callable(train) and train is scax.train"
+    code = "import scax.training.run, scax; from scax import train; assert callable(train) and train is scax.train"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

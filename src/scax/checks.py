@@ -48,6 +48,11 @@ def positive(name: str, value: Any) -> None:
     number(name, value, lambda v: v > 0, "a finite number > 0")
 
 
+def whole_number(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be a whole number ≥ {least}, got {value!r}.")
+
+
 def fraction(name: str, value: Any) -> None:
     number(name, value, lambda v: (v >= 0) & (v <= 1), "between 0 and 1")
 

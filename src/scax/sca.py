@@ -8,7 +8,7 @@ d_{n+1} = (1−ρ) d_n + ρ · 1/L Σ_{i∈B} ∇l_i(w_n)
 
 import dataclasses
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -52,6 +52,8 @@ class SCA:
     all_rows    whether every batch holds all rows: what is left out is then Levenberg–Marquardt's (α = 1, β = 0, τ by
                 the gain ratio, the last iterate), and `info.status` says when nothing is left to gain; `train` sets it
     """
+
+    solves_prox: ClassVar[bool] = True  # the surrogate contains R itself: a run may end with exact zeros
 
     problem: Problem
     _: dataclasses.KW_ONLY
@@ -196,6 +198,7 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
         damping=proposal.damping,
         clock=time,
         multiplier=proposal.clock.multiplier,
+        reported=rules.report(active, remembered),
     )
     return following, info
 

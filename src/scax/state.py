@@ -45,3 +45,17 @@ class Info:
     damping: Float[Array, ""]  # τ
     clock: Float[Array, ""]  # t, which the schedules read: n, or less where fresh batches improve
     multiplier: Float[Array, ""]  # m, by which their improvement lowers τ
+    reported: dict[str, Array]  # what the rules report, see `Rule.report`
+
+    @property
+    def records(self) -> dict[str, Array]:
+        """What the history shows, averaged over the steps between two records."""
+        return {
+            "batch_loss": self.loss,
+            "accepted": self.accepted,
+            "damping": self.damping,
+            "step_size": self.step_size,
+            "clock": self.clock,
+            "multiplier": self.multiplier,
+            **self.reported,
+        }

@@ -53,7 +53,7 @@ def ended(process: subprocess.Popen, code: int) -> tuple[str, str]:
 
 
 def weights(run: str) -> np.ndarray:
-    return read(Path(run, "checkpoint.safetensors")).arrays["state[0].state.w"]
+    return read(Path(run, "checkpoint.safetensors")).arrays["state.state.w"]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds its processes in /proc")

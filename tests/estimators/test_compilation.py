@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV
 
-from scax.estimators import SCAClassifier, SCARegressor, epochs
+from scax.estimators import SCAClassifier, SCARegressor
+from scax.training import engine
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -12,8 +13,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 @pytest.fixture
 def programs():
     """How many programs the training loop has been compiled to since the test began."""
-    epochs.advance.clear_cache()
-    return lambda: epochs.advance._cache_size()
+    engine.compiled.clear_cache()
+    return lambda: engine.compiled._cache_size()
 
 
 def data(n, d, seed=0):

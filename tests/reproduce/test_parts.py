@@ -13,7 +13,7 @@ import scax
 from scax.reproduce import tables
 from scax.reproduce.configs import PAPER_SETTINGS, TABLE2, Setting
 from scax.reproduce.follow import folds, marks
-from scax.reproduce.optimizers import OPTIMIZER, settings
+from scax.reproduce.optimizers import optimizer, settings
 from scax.tables import datasets
 
 from .generated import table_of
@@ -89,11 +89,11 @@ def test_a_rate_in_the_state_is_the_optimizer_itself(name):
         "quadratic": lambda n: quadratic[n],
     }
     for decay, schedule in schedules.items():
-        ours = OPTIMIZER
+        ours = optimizer(name)
         params = jnp.asarray([1.0, -2.0, 0.5])
         state = ours.init(params)
-        chosen = settings(name, [Setting(0.1, decay)], LENGTH)
-        state = state._replace(**jax.tree.map(lambda leaf: leaf[0], chosen))
+        chosen = settings([Setting(0.1, decay)], LENGTH)
+        state = state._replace(hyperparams=jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), chosen))
         w = v = params
         for n in range(5):
             theirs = rule[name](float(schedule(n)))

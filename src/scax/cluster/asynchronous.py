@@ -24,7 +24,8 @@ from ..batch import Batch
 from ..sca import SCA, State
 from ..storage.checkpoint import load_checkpoint, save_checkpoint
 from ..tables.shuffle import Shuffle
-from ..training.loop import Result, evaluate, whole_number
+from ..training.evaluation import evaluate
+from ..training.run import Result
 from .stale import Change, change, merge, share_of
 
 
@@ -149,9 +150,9 @@ def train_async(
     if not isinstance(sca, SCA):
         raise TypeError(f"sca must be a scax.SCA, got {sca!r}.")
     for name, value in (("steps", steps), ("workers", workers), ("batch_size", batch_size), ("every", every)):
-        whole_number(name, value, 1)
+        checks.whole_number(name, value, 1)
     staleness = 4 * workers if staleness is None else staleness
-    whole_number("staleness", staleness, 0)
+    checks.whole_number("staleness", staleness, 0)
     checks.positive("patience", patience)
     if sca.parallel is not None or sca.problem.manifold is not None:
         raise ValueError("train_async spreads the work itself: leave parallel= and manifold= out.")
@@ -176,7 +177,7 @@ def train_async(
             ray.shutdown()
     solution = sca.solution(state)
     history["objective"] = float(evaluate(sca.problem, solution, batch))
-    return Result(solution, {k: np.asarray([v]) for k, v in history.items()}, state)
+    return Result(solution, {k: np.asarray([v]) for k, v in history.items()}, state, history["step"], "steps")
 
 
 class _Driver:

@@ -18,9 +18,13 @@ from ..regularizers import L1, L2, ElasticNet, GroupLasso, LogSum, Regularizer, 
 from ..sca import SCA
 from ..solvers import Auto
 from ..storage.network import forward
+from ..training import engine
+from ..training.evaluation import Objective
+from ..training.feed import EqualBatches, padded
 from ..training.finish import finish
+from ..training.stopping import Stopping
 from ..training.strength import chosen
-from . import epochs, parameters, strength
+from . import parameters, saved_state, strength
 from .network import TRAINABLE, Network, from_params, glorot, padded_features, to_params
 from .rows import merge
 from .scaling import Scaling
@@ -193,44 +197,41 @@ class SCAEstimator(Sparsity, BaseEstimator):
         with jax.enable_x64(True):
             params = to_params(self.coefs_, self.intercepts_, self._output_offset)
             method = self._method(params, self.alpha_)
-            progress = epochs.start(method, params, np.uint32(random.randint(2**32, dtype=np.uint32)))
-            layout = progress.state.layout  # read now: the progress is donated below
-            if getattr(self, "_saved_state", None) is not None:
-                progress = progress.resume(self._saved_state)
-            table = self._table(x, targets, weight)
+            key = jax.random.key(np.uint32(random.randint(2**32, dtype=np.uint32)))
+            saved = getattr(self, "_saved_state", None)
+            state = None if saved is None else saved_state.restore(saved_state.initial(method, params), saved)
+            feed = self._feed(x, targets, weight, self._batch_size(len(x), targets.shape[1]))
             early = held is not None
             # without held-out rows any others stand in for them, in the shape the search has compiled for
-            like = round(strength.FRACTION * min(len(x), strength.MOST_ROWS))
-            rest = self._table(*held) if early else self._table(x[:1], targets[:1], weight[:1], epochs.padded(like))
-            size = self._batch_size(len(x), targets.shape[1])
-            done = 0
-            while done < max_iter:
-                limit = min(epochs.CHUNK, max_iter - done)
-                stop = (limit, self.tol, self.n_iter_no_change)
-                progress, count, curve = epochs.advance(method, progress, table, rest, early, *stop, batch_size=size)
-                self._record(np.asarray(curve)[: int(count)], done)
-                done += int(count)
-                if bool(progress.stopped):
-                    break
-            self._converged = bool(progress.stopped)
-            self._saved_state = progress.save()
-            best, kept = float(progress.best), progress.kept
-            solution = layout.unflatten(kept, (self._output_offset,))
-            solution = finish(method.problem, solution, table.batch())  # exact zeros, where the penalty makes them
+            like = padded(round(strength.FRACTION * min(len(x), strength.MOST_ROWS)))
+            rest = self._feed(*held) if early else self._feed(x[:1], targets[:1], weight[:1], size=like)
+            stopping = Stopping(float(self.tol), int(self.n_iter_no_change), early)
+            run = engine.run(method, Objective(feed.data, rest.data), stopping)
+            carry = engine.start(method, params, feed, key, state=state, stopping=stopping)
+            done, self._converged = 0, False
+            for part in engine.drive(run, carry, feed, feed.epochs(max_iter)):
+                carry, self._converged = part.carry, part.is_over
+                self._record(part.records, done)
+                done += len(part.records)
+            self._saved_state = saved_state.save(carry.state)
+            assert carry.best is not None
+            # exact zeros, where the penalty makes them
+            solution = finish(method.problem, carry.best.params, feed.data)
             self.coefs_, self.intercepts_ = from_params(solution, self.n_features_in_)
         self.n_iter_ = done
         self.t_ += done * len(x)
         self.loss_ = self.loss_curve_[-1]
         if early:
-            self.best_validation_loss_ = best
+            self.best_validation_loss_ = float(carry.best.value)
 
-    def _record(self, curve: np.ndarray, done: int) -> None:
-        self.loss_curve_.extend(curve[:, 0].tolist())
+    def _record(self, records: list[dict[str, Any]], done: int) -> None:
         validation = getattr(self, "validation_loss_curve_", None)
-        if validation is not None:
-            validation.extend(curve[:, 1].tolist())
-        if self.verbose:
-            for i, (loss, value) in enumerate(curve):
+        for i, record in enumerate(records):
+            loss, value = float(record["objective"]), float(record["validation_loss"])
+            self.loss_curve_.append(loss)
+            if validation is not None:
+                validation.append(value)
+            if self.verbose:
                 extra = "" if validation is None else f", validation loss = {value:.8f}"
                 print(f"Iteration {done + i + 1}, loss = {loss:.8f}{extra}")  # noqa: T201
 
@@ -244,26 +245,29 @@ class SCAEstimator(Sparsity, BaseEstimator):
             return float(strength.STRENGTHS[-1])
         if self.penalty != "l2":
             return self._sparse_strength(x, targets, weight, y, random, again)
-        sizes = epochs.padded(n), epochs.padded(round(strength.FRACTION * n))
+        sizes = padded(n), padded(round(strength.FRACTION * n))
         batch_size = self._batch_size(n, targets.shape[1])
         count = strength.passes(n, batch_size)
         seed = np.uint32(random.randint(2**32, dtype=np.uint32))
         splits = []
         with jax.enable_x64(True):
+            key = jax.random.key(seed)
             params = to_params(self.coefs_, self.intercepts_, self._output_offset)
             for _ in range(strength.repeats(n)):
                 chosen = np.sort(random.permutation(len(x))[:n])
                 held = self._held_out(y[chosen], strength.FRACTION, random)
                 parts = zip((chosen[~held], chosen[held]), sizes, strict=True)
-                splits.append([self._table(x[rows], targets[rows], weight[rows], size) for rows, size in parts])
+                some = lambda rows, size: self._feed(x[rows], targets[rows], weight[rows], batch_size, size)
+                splits.append([some(rows, size) for rows, size in parts])
 
             def trial(value: float) -> float:
                 method, total = self._method(params, value), 0.0
-                for table, held in splits:
-                    progress = epochs.start(method, params, seed)
-                    stop = (count, 0.0, count)
-                    _, _, curve = epochs.advance(method, progress, table, held, False, *stop, batch_size=batch_size)
-                    total += float(np.asarray(curve)[count - 1, 1])
+                stopping = Stopping(0.0, count, False)
+                for feed, held in splits:
+                    run = engine.run(method, Objective(feed.data, held.data), stopping)
+                    carry = engine.start(method, params, feed, key, stopping=stopping)
+                    for part in engine.drive(run, carry, feed, feed.epochs(count)[-1:]):
+                        total += sum(float(record["validation_loss"]) for record in part.records)
                 return total
 
             return strength.climb(trial)
@@ -334,15 +338,17 @@ class SCAEstimator(Sparsity, BaseEstimator):
             return LogSum(alpha)
         return GroupLasso(alpha, neuron_groups(params, trainable=TRAINABLE))
 
-    def _table(self, x: np.ndarray, targets: np.ndarray, weight: np.ndarray, size: int | None = None) -> epochs.Table:
+    def _feed(
+        self, x: np.ndarray, targets: np.ndarray, weight: np.ndarray, batch_size: int = 1, size: int | None = None
+    ) -> EqualBatches:
         extra = padded_features(x.shape[1]) - x.shape[1]
-        return epochs.Table.pad(np.pad(x, ((0, 0), (0, extra))), targets, weight, size)
+        return EqualBatches.pad(np.pad(x, ((0, 0), (0, extra))), targets, weight, batch_size, size)
 
     def _batch_size(self, n: int, k: int) -> int:
         """Rows per step; a batch that holds every row is as long as the padded table."""
         automatic = min(MOST_IN_BATCH, max(16, 1 << max(1, SYSTEM_SIZE // k).bit_length() - 1))
         size = automatic if isinstance(self.batch_size, str) else int(self.batch_size)
-        return epochs.padded(n) if size >= n else size
+        return padded(n) if size >= n else size
 
     def _held_out(self, y: np.ndarray, fraction: float, random: np.random.RandomState) -> np.ndarray:
         """Which rows are set aside: drawn at random, every stratum in proportion."""

@@ -13,9 +13,10 @@ import numpy as np
 from ..models import MLP
 from ..problem import Problem
 from ..training.baseline import baseline
+from ..training.engine import NEVER
 from . import optimizers
 from .configs import DECAYS, LABELS, PAPER_SETTINGS, RATES, TUNING_REPEATS, Setting
-from .follow import RECORDS, Folds, Followed, Lanes, folds, follow, marks
+from .follow import Folds, Followed, Lanes, folds, follow, marks
 from .tables import Rows
 
 network = functools.lru_cache(maxsize=8)(MLP)  # the same object for the same network: nothing compiles anew
@@ -57,15 +58,15 @@ class Bench:
 
     def baseline(self, name: str, printed: bool = True) -> dict[str, dict[str, Any]]:
         """A baseline with the paper's setting, if that is wanted, and with the best of the grid."""
-        method = baseline(optimizers.OPTIMIZER, self.problem, mean_power=MEAN_POWER)
+        method = baseline(optimizers.optimizer(name), self.problem, mean_power=MEAN_POWER)
         label, out = LABELS[name], {}
         if printed:
             setting = PAPER_SETTINGS[name]
-            found = self._follow(method, self.reported, [setting] * self.repeats, name)
+            found = self._follow(method, self.reported, [setting] * self.repeats)
             about = {"label": f"{label}, the paper's settings", "setting": str(setting)}
             out[f"{name}-paper"] = about | self._report(found, setting.averaged)
         setting, tried = self._tune(method, name)
-        found = self._follow(method, self.reported, [setting] * self.repeats, name)
+        found = self._follow(method, self.reported, [setting] * self.repeats)
         edge = setting.rate in (max(self.rates), min(self.rates))
         about = {"label": f"{label}, tuned", "setting": str(setting), "at_edge": edge, "tried": tried}
         out[f"{name}-tuned"] = about | self._report(found, setting.averaged)
@@ -82,7 +83,7 @@ class Bench:
         """The setting with the lowest held-out loss on the tuning repetitions, and all that were tried."""
         grid = [Setting(rate, decay) for rate in self.rates for decay in DECAYS]
         lanes = [(setting, fold) for setting in grid for fold in range(self.tuning_repeats)]
-        found = self._follow(method, self.tuning.take([f for _, f in lanes]), [s for s, _ in lanes], name, records=1)
+        found = self._follow(method, self.tuning.take([f for _, f in lanes]), [s for s, _ in lanes], records=1)
         loss = found.loss.reshape(len(grid), self.tuning_repeats, 2).mean(axis=1)  # NaN stays NaN
         tried = [
             (float(loss[i, averaged]), setting._replace(averaged=bool(averaged)))
@@ -92,11 +93,12 @@ class Bench:
         best = min(tried, key=lambda t: t[0] if np.isfinite(t[0]) else np.inf)[1]
         return best, [{"setting": str(s), "loss": plain(v)} for v, s in tried]
 
-    def _follow(
-        self, method, some: Folds, settings: Sequence[Setting] | None, name: str = "", records: int | None = None
-    ) -> Followed:
+    def _follow(self, method, some: Folds, settings: Sequence[Setting] | None, records: int | None = None) -> Followed:
         """All lanes, `width` at a time; the last call is filled up, and what fills it dropped."""
-        ends = self.ends if records is None else np.full_like(self.ends, self.ends[-1])
+        goals = self.ends
+        if records is not None:
+            goals = np.full_like(goals, NEVER)
+            goals[:records] = self.ends[-1]
         count, parts = len(some), []
         for first in range(0, count, self.width):
             lanes = [min(i, count - 1) for i in range(first, first + self.width)]
@@ -105,9 +107,9 @@ class Bench:
             else:
                 chosen = [settings[i] for i in lanes]
                 averaged = np.array([s.averaged for s in chosen])
-                now = Lanes(some.take(lanes), optimizers.settings(name, chosen, self.steps), averaged)
+                now = Lanes(some.take(lanes), optimizers.settings(chosen, self.steps), averaged)
             seen = follow(
-                method, now, self.x, self.y, ends, RECORDS if records is None else records,
+                method, now, self.x, self.y, goals,
                 held=self.held, batch_size=self.batch_size, outputs=self.keep_outputs,
             )  # fmt: skip
             real = min(self.width, count - first)

@@ -13,7 +13,9 @@ from .._struct import struct
 from ..batch import Batch
 from ..models import MLP
 from ..tables.shuffle import Shuffle
-from ..training.loop import evaluate
+from ..training import engine
+from ..training.evaluation import evaluate
+from ..training.feed import Rows
 
 #: Training rows, at most, on which the curves are measured; what a run ends with is measured on all rows.
 WATCHED = 2048
@@ -75,37 +77,39 @@ def marks(steps: int) -> np.ndarray:
     return np.concatenate([[0], np.round(np.geomspace(1, steps, RECORDS - 1)).astype(int)])
 
 
+@struct
+class Watch:
+    """U on some training rows: of the solution, or of the last iterate."""
+
+    rows: Batch
+    averaged: Any
+
+    def __call__(self, method: Any, state: Any) -> dict[str, Any]:
+        choose = lambda a, b: jnp.where(self.averaged, a, b)
+        return {
+            "objective": evaluate(method.problem, jax.tree.map(choose, method.solution(state), state.params), self.rows)
+        }
+
+
 @functools.partial(jax.jit, static_argnames=("held", "batch_size", "outputs"))
-def follow(method, lanes: Lanes, x, y, ends, records, held: int, batch_size: int, outputs: bool = False) -> Followed:
-    """Train all lanes to ends[records−1], looking after each of the first `records` of `ends`."""
+def follow(method, lanes: Lanes, x, y, goals, held: int, batch_size: int, outputs: bool = False) -> Followed:
+    """Train all lanes, with a record at each of the goals; the last that a run can reach ends it."""
     problem = method.problem
 
     def one(lane: Lanes) -> Followed:
-        fold, averaged, state = lane.fold, lane.averaged, method.init(lane.fold.params)
+        fold, state = lane.fold, method.init(lane.fold.params)
         if lane.setting is not None:
-            state = dataclasses.replace(state, optimizer=state.optimizer._replace(**lane.setting))
+            state = dataclasses.replace(state, optimizer=state.optimizer._replace(hyperparams=lane.setting))
         test, train = fold.order[:held], fold.order[held:]
-        watch = Batch(x[train[:WATCHED]], y[train[:WATCHED]])
-
-        def step(_, carry):
-            state, stream = carry
-            stream, place = stream.draw(batch_size)
-            rows = train[place]
-            return method.step(state, Batch(x[rows], y[rows]))[0], stream
-
-        def record(i, carry):
-            state, stream, curve, done = carry
-            state, stream = jax.lax.fori_loop(0, ends[i] - done, step, (state, stream))
-            chosen = jax.tree.map(lambda a, b: jnp.where(averaged, a, b), method.solution(state), state.params)
-            return state, stream, curve.at[i].set(evaluate(problem, chosen, watch)), ends[i]
-
-        curve = jnp.full(ends.shape, jnp.nan)
-        carry = (state, fold.stream, curve, jnp.zeros((), ends.dtype))
-        state, _, curve, _ = jax.lax.fori_loop(0, records, record, carry)
-        both = jax.tree.map(lambda *leaves: jnp.stack(leaves), state.params, method.solution(state))
-        on = lambda rows, **options: jax.vmap(lambda p: evaluate(problem, p, Batch(x[rows], y[rows]), **options))(both)
+        on = lambda rows: Batch(x[rows], y[rows])
+        feed = Rows(Batch(x, y), batch_size, order=train)
+        carry = engine.begin(method, state, feed, (fold.stream, None))
+        last = jnp.max(jnp.where(goals == engine.NEVER, 0, goals))
+        carry, made = engine.advance(method, carry, feed, goals, last, Watch(on(train[:WATCHED]), lane.averaged))
+        both = jax.tree.map(lambda *leaves: jnp.stack(leaves), carry.state.params, method.solution(carry.state))
+        value = lambda rows, **options: jax.vmap(lambda p: evaluate(problem, p, on(rows), **options))(both)
         seen = jax.vmap(lambda p: _outputs(problem, p, x, test))(both) if outputs else None
-        return Followed(curve, on(train), on(test, penalty=False), seen)
+        return Followed(made.values["objective"], value(train), value(test, penalty=False), seen)
 
     return jax.vmap(one)(lanes)
 

@@ -1,7 +1,8 @@
 """The paper's baselines, their learning rate and decay in the state: one compiled program for a whole grid."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,76 +18,42 @@ EPSILON = 0.01  # ε of the paper's rule a_n = a_{n−1}(1 − ε a_{n−1})
 DECAYS = ("constant", "cosine", "quadratic")
 
 
-class Rule(NamedTuple):
-    """m ← decay_m m + (1 − decay_m) g,   v ← decay_v v + gain_v g²,   step −a_n · m̂ / (√(v̂ + inside) + outside).
-
-    m̂ is m freed of its start at zero, as is v̂ where `freed`; without `scaled` the step is −a_n m̂.
-    """
-
-    decay_m: Any
-    decay_v: Any
-    gain_v: Any
-    inside: Any
-    outside: Any
-    freed: Any
-    scaled: Any
-
-
-#: optax's own numbers, so that all four are lanes of one compiled program; a test holds each against optax.
-RULES = {
-    "sgd": Rule(0.0, 0.0, 0.0, 0.0, 0.0, False, False),
-    "adagrad": Rule(0.0, 1.0, 1.0, 1e-7, 0.0, False, True),
-    "rmsprop": Rule(0.0, 0.9, 0.1, 1e-8, 0.0, False, True),
-    "adam": Rule(0.9, 0.999, 0.001, 0.0, 1e-8, True, True),
+_OPTIMIZERS: dict[str, Callable[[optax.Schedule], optax.GradientTransformation]] = {
+    "sgd": optax.sgd,
+    "adagrad": lambda rate: optax.adagrad(rate, initial_accumulator_value=0.0),
+    "rmsprop": lambda rate: optax.rmsprop(rate, decay=0.9),
+    "adam": optax.adam,
 }
 
 
-class Tunable(NamedTuple):
-    """An optimizer's state, with its rule and learning rate beside it."""
+@functools.cache
+def optimizer(name: str) -> optax.GradientTransformation:
+    """optax's optimizer with its rate and decay as numbers of its state: a whole grid shares one compiled program."""
 
-    m: Any
-    v: Any
-    rule: Rule
-    rate: Any  # a_n
-    decay: Any  # index into DECAYS
-    horizon: Any
-    n: Any
+    def build(rate, decay, horizon):
+        cosine = lambda n: 0.5 * (1 + jnp.cos(jnp.pi * jnp.minimum(n / horizon, 1)))
+        schedule = lambda n: rate * jnp.where(decay == DECAYS.index("cosine"), cosine(n), 1)
+        return optax.chain(
+            _OPTIMIZERS[name](schedule), _quadratic(jnp.where(decay == DECAYS.index("quadratic"), rate, 0))
+        )
 
-
-def _init(params) -> Tunable:
-    number, whole = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32)
-    zeros = jax.tree.map(jnp.zeros_like, params)
-    rule = Rule(*(jnp.asarray(value, bool if isinstance(value, bool) else jnp.float32) for value in RULES["sgd"]))
-    return Tunable(zeros, zeros, rule, number, whole, number, whole)
+    return optax.inject_hyperparams(build)(rate=1.0, decay=0.0, horizon=1.0)
 
 
-def _update(updates, state, params=None, **extra_args):
-    rule, t = state.rule, state.n + 1
-    m = jax.tree.map(lambda m, g: rule.decay_m * m + (1 - rule.decay_m) * g, state.m, updates)
-    v = jax.tree.map(lambda v, g: rule.decay_v * v + rule.gain_v * g**2, state.v, updates)
-    freed = jnp.where(rule.freed, 1 - rule.decay_v**t, 1)
-    cosine = 0.5 * (1 + jnp.cos(jnp.pi * jnp.minimum(state.n / state.horizon, 1)))
-    length = state.rate * jnp.where(state.decay == 1, cosine, 1) / (1 - rule.decay_m**t)
+def _quadratic(rate: Any) -> optax.GradientTransformation:
+    """Updates times a_n / a_0, where a_n = a_{n−1}(1 − ε a_{n−1}) and a_0 = rate."""
 
-    def step(m, v):
-        size = jnp.where(rule.scaled, jnp.sqrt(v / freed + rule.inside) + rule.outside, 1)
-        return -length * m / size
+    def update(updates, share, params=None):
+        return jax.tree.map(lambda u: share * u, updates), share * (1 - EPSILON * rate * share)
 
-    rate = jnp.where(state.decay == 2, state.rate * (1 - EPSILON * state.rate), state.rate)
-    return jax.tree.map(step, m, v), state._replace(m=m, v=v, rate=rate, n=t)
+    return optax.GradientTransformation(lambda params: jnp.ones((), jnp.float32), update)
 
 
-#: One for all baselines and settings: which it is, is in its state.
-OPTIMIZER = optax.GradientTransformationExtraArgs(_init, _update)
-
-
-def settings(name: str, chosen: Sequence[Setting], steps: int) -> dict[str, Any]:
-    """The parts of a Tunable that set several runs of a baseline to their own rates and decays."""
-    rule = Rule(*(np.full(len(chosen), v, bool if isinstance(v, bool) else np.float32) for v in RULES[name]))
+def settings(chosen: Sequence[Setting], steps: int) -> dict[str, Any]:
+    """The numbers of an optimizer's state that set several runs to their own rates and decays."""
     return {
-        "rule": rule,
         "rate": np.array([s.rate for s in chosen], np.float32),
-        "decay": np.array([DECAYS.index(s.decay) for s in chosen], np.int32),
+        "decay": np.array([DECAYS.index(s.decay) for s in chosen], np.float32),
         "horizon": np.full(len(chosen), steps, np.float32),
     }
 

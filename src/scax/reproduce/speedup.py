@@ -19,7 +19,9 @@ from ..problem import Problem
 from ..regularizers import L2
 from ..sca import SCA, convex_problem
 from ..sharding.blocks import Blocks
+from ..training import engine
 from ..training.baseline import baseline
+from ..training.feed import Whole
 from .bench import Stopwatch, network, plain
 from .configs import SPEEDUP_BLOCKS, SUSY
 
@@ -104,8 +106,7 @@ def _timed(step: Callable, *args) -> Seconds:
 def _looped(method, params, batch: Batch) -> Seconds:
     """Seconds per step inside one compiled loop: these are too short for a call each."""
 
-    def loop(state):
-        return jax.lax.fori_loop(0, LOOP, lambda _, state: method.step(state, batch)[0], state)
-
-    whole = _timed(loop, method.init(params))
+    feed = Whole(batch)
+    carry = engine.start(method, params, feed, jax.random.key(0))
+    whole = _timed(lambda carry: engine.advance(method, carry, feed, np.full(1, LOOP, np.int32), np.int32(LOOP)), carry)
     return Seconds(whole.wall / LOOP, whole.processor / LOOP)

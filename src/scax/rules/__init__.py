@@ -21,6 +21,7 @@ from .rules import Rules as Rules
 from .rules import RuleStates as RuleStates
 from .rules import init as init
 from .rules import propose as propose
+from .rules import report as report
 from .rules import update as update
 from .sequences import Approach as Approach
 from .sequences import Constant as Constant

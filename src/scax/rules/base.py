@@ -76,6 +76,10 @@ class Rule:
         """What to remember of how the step did."""
         raise NotImplementedError
 
+    def report(self, state: RuleState) -> dict[str, Scalar]:
+        """Scalars to show after a step, by name: each becomes a column of the history. None, unless overridden."""
+        return {}
+
 
 class Stateless(Rule):
     """Abstract: a rule that remembers nothing."""

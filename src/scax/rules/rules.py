@@ -104,3 +104,16 @@ def update(rules: Rules, states: RuleStates, outcome: Outcome) -> RuleStates:
         if rule is not None and state is not None:
             after[name] = rule.update(state, outcome)
     return dataclasses.replace(states, **after)
+
+
+def report(rules: Rules, states: RuleStates) -> dict[str, Scalar]:
+    """What they show after a step, by name."""
+    shown: dict[str, Scalar] = {}
+    for name in ("clock", *PROPOSING):
+        rule, state = getattr(rules, name), getattr(states, name)
+        if rule is not None and state is not None:
+            columns = rule.report(state)
+            if twice := shown.keys() & columns.keys():
+                raise ValueError(f"two rules report {sorted(twice)[0]!r}: rename it in Rule.report of one of them.")
+            shown |= columns
+    return shown

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
+from ..batch import Batch
 from ..storage.run_folder import RunFolderError
 from ..tables import Preprocess, Shards, Split, Stream, Table, convert, open_table
-from ..training.feed import MemoryFeed, StreamFeed
+from ..training.feed import Rows
+from ..training.feed import Shards as ShardFeed
 from .config import TrainConfig
 
 SHARDS = "shards"
@@ -24,7 +27,7 @@ class Data:
     """A table, read: how it is encoded, and where batches and held-out rows come from."""
 
     preprocess: Preprocess
-    feed: MemoryFeed | StreamFeed
+    feed: Rows | ShardFeed
     held_out: tuple[np.ndarray, np.ndarray] | None
     rows: int
     digest: str
@@ -58,7 +61,7 @@ def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path
     size = table.bytes * (4 if config.table.endswith(".gz") else 1)
     if size <= LARGE_FILE:
         x, y, *held = preprocess.arrays(table, split)
-        feed: MemoryFeed | StreamFeed = MemoryFeed(x, y, config.batch_size)
+        feed: Rows | ShardFeed = _rows(x, y, config)
         rows = len(x)
     else:
         shards = convert(table, preprocess, folder / SHARDS, split=split, seed=config.seed)
@@ -67,7 +70,7 @@ def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path
     if rows < 1:
         raise RunFolderError(f"{table.name} leaves no rows to train on: lower --validation.")
     held_out = (held[0], held[1]) if held and len(held[0]) else None
-    warnings = _untrained(preprocess, feed.y) if isinstance(feed, MemoryFeed) else ()
+    warnings = _untrained(preprocess, feed.data.y) if isinstance(feed, Rows) else ()
     return Data(preprocess, feed, held_out, rows, digest, warnings)
 
 
@@ -84,10 +87,14 @@ def _untrained(preprocess: Preprocess, y: Any) -> tuple[str, ...]:
     return (f"The {which} no rows to train on, for all of them are held out, and will not be predicted. {advice}",)
 
 
-def _of_shards(shards: Shards, config: TrainConfig) -> MemoryFeed | StreamFeed:
+def _of_shards(shards: Shards, config: TrainConfig) -> Rows | ShardFeed:
     if shards.bytes <= IN_MEMORY:
-        return MemoryFeed(*shards.arrays(), config.batch_size)
-    return StreamFeed(Stream(shards, seed=config.seed), config.batch_size)
+        return _rows(*shards.arrays(), config)
+    return ShardFeed(Stream(shards, seed=config.seed), config.batch_size)
+
+
+def _rows(x: np.ndarray, y: np.ndarray, config: TrainConfig) -> Rows:
+    return Rows(Batch(jnp.asarray(x), jnp.asarray(y)), config.batch_size)
 
 
 def _split(config: TrainConfig) -> Split:

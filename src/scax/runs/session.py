@@ -5,7 +5,6 @@ go:     steps → record to metrics.jsonl → now and then a checkpoint, whole o
 end:    model, results; the checkpoint stays
 """
 
-import bisect
 import dataclasses
 import functools
 import json
@@ -30,10 +29,12 @@ from ..sca import SCA
 from ..storage import load_checkpoint, save, save_checkpoint, write_text
 from ..storage.run_folder import FORMAT, RunFolderError, aside, environment, read_json, write_json
 from ..tables import Preprocess, Table, open_table
-from ..training.feed import Carry
+from ..training import engine
+from ..training.evaluation import Objective, evaluate, outputs
+from ..training.feed import Shards
 from ..training.finish import finish as sparse_end
-from ..training.loop import evaluate
 from ..training.scores import SCORES, score
+from ..training.stopping import Stopping
 from ..training.strength import MOST_ROWS, chosen, in_use, known, set_aside, summary
 from . import config as configs
 from .config import TrainConfig
@@ -66,22 +67,31 @@ class Session:
         parallel = hosts.parallel(self.problem.regularizer)
         self.method = SCA(self.problem, parallel=parallel)
         self.place = (lambda tree: tree) if parallel is None else parallel.place
-        data.feed.spread(parallel)
+        self.feed = data.feed if parallel is None else data.feed.spread(parallel)
+        self.measure = self._measure()
         self._begin(params)
         self.step, self.seconds = 0, 0.0
         self.goals = goals(config.steps)
-        self.watched = data.feed.sample(WATCHED)
         self.unit = data.preprocess.target_scale
 
     def _first(self) -> Any:
         """The network to start from, drawn from the seed."""
         return self.net.init(jax.random.split(jax.random.key(self.config.seed))[0])
 
+    def _measure(self) -> Objective:
+        """What a record measures: U on some training rows, the loss on some of those held out."""
+        unseen = None
+        if self.data.held_out is not None:
+            unseen = self.place(Batch(*(jnp.asarray(part[:HELD_OUT]) for part in self.data.held_out)))
+        return Objective(self.feed.sample(WATCHED), unseen)
+
     def _begin(self, params: Any) -> None:
         """Before the first step, from these params."""
-        stir = jax.random.split(jax.random.key(self.config.seed))[1]
-        self.carry: Carry = self.place(self.data.feed.start(self.method.init(params), stir))
-        self.best = self.place({"params": self.method.solution(self.carry.state), "loss": jnp.asarray(jnp.inf)})
+        order = jax.random.split(jax.random.key(self.config.seed))[1]
+        # without rows held out there is nothing to choose by: the last solution stays the best
+        stopping = Stopping(0.0, np.inf, self.measure.validation is not None and self.config.keep == "best")
+        self.stopping: Stopping = self.place(stopping)
+        self.carry = self.place(engine.start(self.method, params, self.feed, order, stopping=self.stopping))
 
     @property
     def strength(self) -> float | None:
@@ -106,7 +116,7 @@ class Session:
             told(record)
             return stop()
 
-        config, rows = self.config, self.data.feed.sample(MOST_ROWS)
+        config, rows = self.config, self.feed.sample(MOST_ROWS)
         found = chosen(
             unit,
             params,
@@ -141,23 +151,24 @@ class Session:
     @property
     def kept(self) -> str:
         """Which solution becomes the model: the "best" on the rows held out, or the "last"."""
-        return "best" if self.config.keep == "best" and bool(jnp.isfinite(self.best["loss"])) else "last"
+        chosen = bool(self.stopping.by_validation) and bool(jnp.isfinite(self.carry.best.value))
+        return "best" if chosen else "last"
 
     def save(self) -> None:
         """A checkpoint from which the run goes on as if it had not stopped."""
         if not hosts.first():
             return
         info = {"step": self.step, "seconds": self.seconds, "digest": self.data.digest}
-        save_checkpoint(self.folder / CHECKPOINT, (self.carry, self.best), info)
+        save_checkpoint(self.folder / CHECKPOINT, self.carry, info)
 
     def restore(self) -> None:
         """Back to the folder's checkpoint; later lines of metrics.jsonl are dropped, they will be written again."""
-        (carry, best), info = load_checkpoint(self.folder / CHECKPOINT, (self.carry, self.best))
+        carry, info = load_checkpoint(self.folder / CHECKPOINT, self.carry)
         if info.get("digest") != self.data.digest:
             raise RunFolderError(
                 f"{self.config.table} has changed since the run was started: put the old table back, or train anew."
             )
-        self.carry, self.best = self.place(carry), self.place(best)
+        self.carry = self.place(carry)
         self.step, self.seconds = int(info["step"]), float(info["seconds"])
         if not hosts.first():
             return
@@ -176,60 +187,40 @@ class Session:
         `told` sees each record, `moved` the step after each stretch of steps. A stretch takes about a quarter of a
         second, and neither its length nor the moment of a checkpoint changes the result.
         """
-        config, feed = self.config, self.data.feed
-        if feed.chunk is None:  # compile before the clock starts
-            jax.block_until_ready(feed.advance(self.method, self.carry, 0))
-        stretch, saved = 1, time.monotonic()
+        run = engine.run(self.method, self.measure, self.stopping)
+        self.carry = engine.prepare(run, self.carry, self.feed)  # compiles before the clock starts
+        saved = time.monotonic()
         with open(self.folder / METRICS if hosts.first() else os.devnull, "a", encoding="utf-8") as metrics:
-            while self.step < config.steps:
-                place = bisect.bisect_right(self.goals, self.step)
-                goal = self.goals[place]
-                count = hosts.agreed(min(feed.chunk or stretch, goal - self.step))
-                clock = time.monotonic()
-                self.carry = jax.block_until_ready(feed.advance(self.method, self.carry, count))
-                took = time.monotonic() - clock
-                self.step += count
-                stretch = max(1, min(4 * stretch, int(0.25 * count / max(took, 1e-6))))
-                self.seconds += took
-                if self.step == goal:
-                    record = self._record(count=goal - (self.goals[place - 1] if place else 0))
+            parts = engine.drive(run, self.carry, self.feed, self.goals, each_record=True, agree=hosts.agreed)
+            for part in parts:
+                self.carry, self.step = part.carry, part.step
+                self.seconds += part.seconds
+                for record in part.records:
+                    record = self._record(record)
                     metrics.write(json.dumps(record) + "\n")
                     metrics.flush()
                     told(record)
                 moved(self.step)
                 halt = hosts.agreed(stop())
-                if halt or self.step == config.steps or time.monotonic() - saved > save_every:
+                if halt or self.step == self.config.steps or time.monotonic() - saved > save_every:
                     if hosts.first():
                         os.fsync(metrics.fileno())
                     self.save()
                     saved = time.monotonic()
-                if halt and self.step < config.steps:
+                if halt and self.step < self.config.steps:
                     return False
         return True
 
-    def _record(self, count: int) -> dict[str, Any]:
-        """A line of metrics.jsonl; the sums start anew."""
-        solution = self.method.solution(self.carry.state)
-        record = {
-            "step": self.step,
-            "seconds": round(self.seconds, 4),
-            "batch_loss": float(self.carry.loss) / count,
-            "objective": float(evaluate(self.problem, solution, self.watched)),
-            "accepted": float(self.carry.taken) / count,
-            "damping": float(self.carry.state.damping),
-        }
+    def _record(self, measured: dict[str, Any]) -> dict[str, Any]:
+        """A line of metrics.jsonl."""
+        solution = engine.solution(self.method, self.carry.state)
+        record = {name: float(value) for name, value in measured.items() if name not in ("step", "seconds")}
+        record = {"step": self.step, "seconds": round(self.seconds, 4), **record}
         if not self.problem.regularizer.is_smooth:
             record |= self._kept(solution)
         if self.data.held_out is not None:
-            x, y = self.data.held_out
-            held = Batch(jnp.asarray(x[:HELD_OUT]), jnp.asarray(y[:HELD_OUT]))
-            loss = evaluate(self.problem, solution, held, penalty=False)
-            record["validation_loss"] = float(loss)
-            if self.config.keep == "best" and loss < self.best["loss"]:
-                self.best = {"params": solution, "loss": loss.astype(self.best["loss"].dtype)}
-            z = self._outputs(solution, x[:HELD_OUT])
-            record[SCORES[self.data.task].name] = score(self.data.task, z, y[:HELD_OUT], self.unit)
-        self.carry = self.carry._replace(loss=jnp.zeros_like(self.carry.loss), taken=jnp.zeros_like(self.carry.taken))
+            x, y = (part[:HELD_OUT] for part in self.data.held_out)
+            record[SCORES[self.data.task].name] = score(self.data.task, self._outputs(solution, x), y, self.unit)
         return _plain(record)
 
     def _kept(self, solution: Any) -> dict[str, int]:
@@ -238,25 +229,24 @@ class Session:
 
     def _scores(self, solution: Any) -> dict[str, Any]:
         """Objective, loss and score of a network that no record has seen."""
-        scores = {"objective": float(evaluate(self.problem, solution, self.watched))}
-        if self.data.held_out is not None:
+        scores = {"objective": float(evaluate(self.problem, solution, self.measure.rows))}
+        if self.data.held_out is not None and self.measure.validation is not None:
             x, y = (part[:HELD_OUT] for part in self.data.held_out)
-            held = Batch(jnp.asarray(x), jnp.asarray(y))
-            scores["validation_loss"] = float(evaluate(self.problem, solution, held, penalty=False))
-            z = self._outputs(solution, x)
-            scores[SCORES[self.data.task].name] = score(self.data.task, z, y, self.unit)
+            loss = evaluate(self.problem, solution, self.measure.validation, penalty=False)
+            scores["validation_loss"] = float(loss)
+            scores[SCORES[self.data.task].name] = score(self.data.task, self._outputs(solution, x), y, self.unit)
         return _plain(scores)
 
     def _outputs(self, solution: Any, x: np.ndarray) -> np.ndarray:
-        return np.asarray(_outputs(self.problem, solution, jnp.asarray(x)))
+        return np.asarray(outputs(self.problem, solution, jnp.asarray(x)))
 
     def finish(self) -> dict[str, Any]:
         """Write the model and the results."""
         hosts.meet()  # all records are written
         kept, records = self.kept, read_metrics(self.folder)
-        solution = self.best["params"] if kept == "best" else self.method.solution(self.carry.state)
+        solution = self.carry.best.params if kept == "best" else engine.solution(self.method, self.carry.state)
         # exact zeros where the penalty makes them; on a sample of the rows where they are streamed
-        solution = sparse_end(self.problem, solution, self.data.feed.sample(FINISHED))
+        solution = sparse_end(self.problem, solution, self.feed.sample(FINISHED))
         final = records[-1]
         if kept == "best":
             final = min(records, key=lambda r: np.inf if r["validation_loss"] is None else r["validation_loss"])
@@ -329,7 +319,8 @@ def start(folder: Path, config: TrainConfig, table: Table, preprocess: Preproces
         write_text(working / METRICS, "")
         session.save()
     session.folder = folder
-    data.feed.moved(folder / SHARDS)
+    if isinstance(session.feed, Shards):
+        session.feed.move(folder / SHARDS)
     return session
 
 
@@ -389,8 +380,3 @@ def goals(steps: int) -> list[int]:
 def _plain(record: dict[str, Any]) -> dict[str, Any]:
     """For JSON: None where a number is not finite."""
     return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in record.items()}
-
-
-@jax.jit
-def _outputs(problem: Problem, params: Any, x: Any):
-    return problem.outputs(params, x)

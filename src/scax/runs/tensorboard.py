@@ -4,15 +4,15 @@ from pathlib import Path
 from typing import Any
 
 from ..storage.run_folder import RunFolderError
+from ..training.scores import SCORES
 
-#: key of a record → TensorBoard's tag; what is not here, a score, is shown under "held_out"
+#: key of a record → TensorBoard's tag; what is not here is reported by the method's steps
 TAGS = {
     "objective": "training/objective",
     "batch_loss": "training/batch_loss",
     "accepted": "method/share_of_steps_taken",
-    "damping": "method/damping",
-    "seconds": "method/seconds",
     "validation_loss": "held_out/loss",
+    **{score.name: f"held_out/{score.name}" for score in SCORES.values()},
 }
 
 
@@ -27,7 +27,7 @@ class EventFiles:
     def record(self, record: dict[str, Any]) -> None:
         for name, value in record.items():
             if name != "step" and value is not None:
-                self.writer.add_scalar(TAGS.get(name, f"held_out/{name}"), value, record["step"])
+                self.writer.add_scalar(TAGS.get(name, f"method/{name}"), value, record["step"])
 
     def close(self) -> None:
         self.writer.close()

@@ -1,6 +1,7 @@
 """Every row once per epoch, in an order drawn afresh, without ever storing the order."""
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,23 +29,40 @@ class Shuffle:
     @staticmethod
     def start(key: Array, size: int) -> "Shuffle":
         """From a JAX random key."""
-        seed = jax.random.bits(key, (), jnp.uint32)
-        return Shuffle(seed, jnp.zeros((), jnp.uint32), jnp.zeros((), jnp.uint32), size)
+        return _start(key, size)
 
     def draw(self, count: int) -> tuple["Shuffle", Int[Array, "count"]]:
         """The next `count` rows, and the stream after them."""
         n = jnp.uint32(self.size)
         place = self.place + jnp.arange(count, dtype=jnp.uint32)
         rows = permute(place % n, self.seed, self.epoch + place // n, self.size)
-        end = self.place + jnp.uint32(count)
-        return Shuffle(self.seed, self.epoch + end // n, end % n, self.size), rows.astype(jnp.int32)
+        return self.skip(1, count), rows.astype(jnp.int32)
+
+    def skip(self, draws: Any, count: int) -> "Shuffle":
+        """The stream after so many draws of `count` rows; together they have fewer than 2³² − size rows."""
+        n = jnp.uint32(self.size)
+        end = self.place + jnp.asarray(draws).astype(jnp.uint32) * jnp.uint32(count)
+        return Shuffle(self.seed, self.epoch + end // n, end % n, self.size)
 
 
-def permute(index: UInt32[Array, "m"], seed, epoch: UInt32[Array, "m"], size: int) -> UInt32[Array, "m"]:
-    """π_{seed, epoch}(index) on 0 … size−1."""
+@jax.jit(static_argnames="size")
+def _start(key: Array, size: int) -> Shuffle:
+    zero = jnp.zeros((), jnp.uint32)
+    return Shuffle(jax.random.bits(key, (), jnp.uint32), zero, zero, size)
+
+
+def sides(size: int) -> tuple[int, int]:
+    """(A, B) of the grid in which `size` rows are stirred."""
     a = max(1, math.isqrt(size - 1) + 1)
-    b = -(-size // a)
-    left, right = jnp.uint32(a), jnp.uint32(b)
+    return a, -(-size // a)
+
+
+def permute(
+    index: UInt32[Array, "m"], seed: Any, epoch: UInt32[Array, "m"], size: Any, grid: Any = None
+) -> UInt32[Array, "m"]:
+    """π_{seed, epoch}(index) on 0 … size−1; a size that is traced comes with its grid, `sides(size)`."""
+    a, b = sides(size) if grid is None else grid
+    left, right = jnp.asarray(a, jnp.uint32), jnp.asarray(b, jnp.uint32)
     salt = _hash(epoch ^ _hash(seed))
 
     def stir(i):
@@ -54,9 +72,9 @@ def permute(index: UInt32[Array, "m"], seed, epoch: UInt32[Array, "m"], size: in
             r = (r + _hash(l + salt + jnp.uint32((turn + 1) * 0x9E3779B9 & 0xFFFFFFFF))) % right
         return l * right + r
 
-    inside = jnp.uint32(size)
+    inside = jnp.asarray(size, jnp.uint32)
     first = stir(index)
-    if a * b == size:
+    if grid is None and a * b == size:
         return first
     # at most a of the a·b cells lie outside, so nearly always nothing is left to do here
     return jax.lax.while_loop(lambda i: jnp.any(i >= inside), lambda i: jnp.where(i >= inside, stir(i), i), first)

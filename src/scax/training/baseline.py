@@ -35,6 +35,11 @@ class BaselineState:
 class BaselineInfo:
     loss: Float[Array, ""]  # the batch's objective before the step
 
+    @property
+    def records(self) -> dict[str, Array]:
+        """What the history shows, averaged over the steps between two records."""
+        return {"batch_loss": self.loss}
+
 
 @struct
 class Baseline:
@@ -50,12 +55,9 @@ class Baseline:
 
     def init(self, params: PyTree) -> BaselineState:
         layout = self.problem.layout(params)
-        trained, frozen = (
-            layout.leaves(self.problem.regularizer.validate_start(layout.flatten(params))),
-            layout.split(params)[1],
-        )
-        mean = None if self.average is None else self.average.init(trained)
-        return BaselineState(trained, mean, self.optimizer.init(trained), jnp.asarray(0, jnp.int32), frozen, layout)
+        if not self.problem.regularizer.is_smooth:
+            self.problem.regularizer.validate_start(layout.flatten(params))  # refuses where R is not finite
+        return _init(self, params, layout)
 
     def step(self, state: BaselineState, batch: Any) -> tuple[BaselineState, BaselineInfo]:
         """One iteration on one mini-batch."""
@@ -75,6 +77,15 @@ def baseline(optimizer, problem: Problem, *, mean_power: Number | None = None) -
         raise TypeError(f"optimizer must be an optax GradientTransformation, got {optimizer!r}.")
     average = None if mean_power is None else IterateAverage(mean_power)
     return Baseline(problem, optax.with_extra_args_support(optimizer), average)
+
+
+@jax.jit(static_argnames="layout")
+def _init(self: Baseline, params: PyTree, layout: Layout) -> BaselineState:
+    start, frozen = self.problem.regularizer.validate_start(layout.flatten(params)), layout.split(params)[1]
+    trained = layout.leaves(start)
+    mean = None if self.average is None else self.average.init(trained)
+    optimizer = self.optimizer.init(trained)
+    return BaselineState(trained, mean, optimizer, jnp.zeros((), jnp.int32), frozen, layout)
 
 
 @jax.jit

@@ -17,14 +17,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import losses
+from .._struct import struct
 from ..batch import Batch
 from ..models import MLP
 from ..problem import Problem
 from ..regularizers import L2
 from ..sca import SCA
-from ..tables.shuffle import Shuffle
+from . import engine
 from .baseline import baseline
-from .loop import Source, evaluate
+from .evaluation import evaluate
+from .evaluation import outputs as outputs_of
+from .feed import Rows
 from .methods import DECAYS, LABELS, RATES, optimizer, tuned
 from .scores import SCORES, one_class, score
 
@@ -49,15 +52,30 @@ class Settings:
     records: int = 60
 
 
+@struct
+class Watch:
+    """The objective on some training rows, and the outputs on some test rows."""
+
+    rows: Batch
+    test_x: Any
+
+    def __call__(self, method: Any, state: Any) -> dict[str, Any]:
+        solution = method.solution(state)
+        return {
+            "objective": evaluate(method.problem, solution, self.rows),
+            "outputs": method.problem.outputs(solution, self.test_x),
+        }
+
+
 @dataclasses.dataclass(frozen=True)
 class Fold:
     """One repeat: rows on the device, start, order of batches."""
 
-    source: Source
-    watch: Batch
+    feed: Rows
+    watch: Watch
     test: Batch
     params: Any
-    stream: Shuffle
+    key: Any
     unit: float
     center: float
 
@@ -85,7 +103,7 @@ def compare(
         "score": dataclasses.asdict(SCORES[task]),
         "network": list(net.widths),
         "weights": int(weights),
-        "rows": {"train": int(folds[0].source.x.shape[0]), "test": int(folds[0].test.size)},
+        "rows": {"train": int(folds[0].feed.size), "test": int(folds[0].test.size)},
         "one_class": [i for i, fold in enumerate(folds) if one_class(task, np.asarray(fold.test.y))],  # no AUC there
         "ends": [int(e) for e in ends],
         "loss": type(loss).__name__,
@@ -116,17 +134,10 @@ def _fold(net: MLP, x: np.ndarray, y: np.ndarray, task: str, settings: Settings,
     real = jnp.zeros((), float).dtype
     y = y.astype(int if task == "multiclass" else real)
     put = lambda rows: Batch(jnp.asarray(x[rows].astype(real)), jnp.asarray(y[rows]))
-    whole = put(train)
-    start, stir = jax.random.split(jax.random.key(int(rng.integers(2**31))))
-    return Fold(
-        source=Source(whole.x, whole.y, None, None),
-        watch=put(train[:WATCHED]),
-        test=put(test),
-        params=net.init(start),
-        stream=Shuffle.start(stir, len(train)),
-        unit=unit,
-        center=center,
-    )
+    start, order = jax.random.split(jax.random.key(int(rng.integers(2**31))))
+    feed, held_out = Rows(put(train), settings.batch_size), put(test)
+    watch = Watch(feed.sample(WATCHED), held_out.x[:WATCHED])
+    return Fold(feed, watch, held_out, net.init(start), order, unit, center)
 
 
 class _Runs:
@@ -134,7 +145,7 @@ class _Runs:
 
     def __init__(self, name, problem, folds, ends, settings: Settings, task: str, tick):
         self.name, self.problem, self.folds, self.settings, self.task = name, problem, folds, settings, task
-        self.ends = jnp.asarray(ends, jnp.int32)
+        self.ends = np.asarray(ends, np.int32)
         self.method = SCA(problem) if name == "sca" else baseline(optimizer(name), problem)
         self.done, self.tick = 0, tick
         self.grid = [] if name == "sca" else [(rate, decay) for rate in RATES for decay in DECAYS]
@@ -148,9 +159,8 @@ class _Runs:
         for fold in self.folds:
             state, record = self._run(fold, choice)
             solution = self.method.solution(state)
-            z = np.asarray(_outputs(self.problem, solution, fold.test.x))
-            whole = Batch(fold.source.x, fold.source.y)
-            finals.append(float(evaluate(self.problem, solution, whole)))
+            z = np.asarray(outputs_of(self.problem, solution, fold.test.x))
+            finals.append(float(evaluate(self.problem, solution, fold.feed.data)))
             scores.append(score(self.task, z, np.asarray(fold.test.y), fold.unit))
             records.append(self._curves(fold, record))
             if outputs is None:
@@ -182,21 +192,20 @@ class _Runs:
         best = min(tried, key=lambda t: float("inf") if t["objective"] is None else t["objective"])
         return (best["rate"], best["decay"]), tried
 
-    def _start(self, fold: Fold, choice):
-        state: Any = self.method.init(fold.params)
-        if choice is not None:
-            state = dataclasses.replace(state, optimizer=tuned(state.optimizer, *choice, steps=self.settings.steps))
-        return state
+    def _start(self, fold: Fold, choice) -> engine.Carry:
+        carry = engine.start(self.method, fold.params, fold.feed, fold.key)
+        if choice is None:
+            return carry
+        rate, decay = choice
+        optimizer = tuned(carry.state.optimizer, rate, decay == "cosine", self.settings.steps)
+        return dataclasses.replace(carry, state=dataclasses.replace(carry.state, optimizer=optimizer))
 
     def _run(self, fold: Fold, choice, records: int | None = None):
-        """One training; with records=1 only its end is looked at."""
-        ends = self.ends if records is None else jnp.full_like(self.ends, self.ends[-1])
-        count = len(self.ends) if records is None else records
-        state, record = self._launch(fold, self._start(fold, choice), ends, count)
-        record = {k: np.asarray(v) for k, v in record.items()}
+        """One training: its last state and its records; with records=1 only the end is measured."""
+        carry, made = self._launch(fold, self._start(fold, choice), records)
         self.done += 1
         self.tick(self.name, self.done, self.total)
-        return state, record
+        return carry.state, {k: np.asarray(v) for k, v in made.values.items()}
 
     def _curves(self, fold: Fold, record: dict[str, np.ndarray]) -> dict[str, list]:
         y = np.asarray(fold.test.y)[:WATCHED]
@@ -205,56 +214,22 @@ class _Runs:
         return kept
 
     def timed(self) -> float:
-        """Seconds of one whole run of the compiled loop, looked at only once at its end."""
-        ends = jnp.full_like(self.ends, self.ends[-1])
-        fold, state = self.folds[0], self._start(self.folds[0], self.choice)
+        """Seconds of one whole run of the compiled loop, measured only once at its end."""
+        fold = self.folds[0]
+        carry = jax.block_until_ready(self._start(fold, self.choice))
         began = time.perf_counter()
-        jax.block_until_ready(self._launch(fold, state, ends, 1))
+        jax.block_until_ready(self._launch(fold, carry, records=1))
         took = time.perf_counter() - began
         self.tick(self.name, self.done, self.total)
         return took
 
-    def _launch(self, fold: Fold, state, ends, records: int):
-        return _whole_run(
-            self.method, state, fold.stream, fold.source, fold.watch, fold.test.x[:WATCHED], ends, records,
-            self.settings.batch_size,
-        )  # fmt: skip
-
-
-@jax.jit(static_argnames="batch_size")
-def _whole_run(method, state, stream, source: Source, watch: Batch, test_x, ends, records, batch_size: int):
-    """Train, looking at the solution after each of the first `records` of `ends`."""
-    problem = method.problem
-    shapes = jax.eval_shape(lambda: problem.outputs(method.solution(state), test_x))
-    n = ends.shape[0]
-    kept = {"objective": jnp.full(n, jnp.nan), "outputs": jnp.full((n, *shapes.shape), jnp.nan, shapes.dtype)}
-    if isinstance(method, SCA):
-        kept |= {"accepted": jnp.full(n, jnp.nan), "damping": jnp.full(n, jnp.nan)}
-
-    def step(_, carry):
-        state, stream, taken = carry
-        stream, rows = stream.draw(batch_size)
-        state, info = method.step(state, source.gather(rows, rows, problem))
-        return state, stream, taken + getattr(info, "accepted", jnp.asarray(True))
-
-    def record(i, carry):
-        state, stream, kept, began = carry
-        count = ends[i] - began
-        state, stream, taken = jax.lax.fori_loop(0, count, step, (state, stream, jnp.zeros((), int)))
-        solution = method.solution(state)
-        seen = {"objective": evaluate(problem, solution, watch), "outputs": problem.outputs(solution, test_x)}
-        if isinstance(method, SCA):
-            seen |= {"accepted": taken / jnp.maximum(count, 1), "damping": state.damping}
-        kept = {k: v.at[i].set(seen[k].astype(v.dtype)) for k, v in kept.items()}
-        return state, stream, kept, ends[i]
-
-    state, _, kept, _ = jax.lax.fori_loop(0, records, record, (state, stream, kept, jnp.zeros((), ends.dtype)))
-    return state, kept
-
-
-@jax.jit
-def _outputs(problem: Problem, params, x):
-    return problem.outputs(params, x)
+    def _launch(self, fold: Fold, carry: engine.Carry, records: int | None) -> tuple[engine.Carry, engine.Records]:
+        """The whole run in one call, which is compiled once for both numbers of records."""
+        goals, last = self.ends, self.ends[-1]
+        if records is not None:
+            goals = np.full_like(goals, engine.NEVER)
+            goals[0] = last
+        return engine.run(self.method, fold.watch)(carry, fold.feed, goals, last)
 
 
 def _thin(z: np.ndarray, most: int = 2000) -> list:

@@ -5,9 +5,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, PyTree
 
-from ..batch import Batch
 from ..problem import Problem
 from ..rules.acceptance import Acceptance
 from ..rules.damping import Recovering
@@ -15,6 +14,8 @@ from ..rules.sequences import Constant
 from ..sca import SCA
 from ..solvers import Semismooth
 from ..solvers.choose import LARGEST_SYSTEM
+from . import engine
+from .feed import Whole
 
 #: Steps on all rows: with the network linearized, and with the loss linearized too, where the first would be too large.
 NEWTON_STEPS, GRADIENT_STEPS = 15, 200
@@ -80,21 +81,16 @@ def finish(problem: Problem, params: PyTree, data: Any, *, steps: int | None = N
     layout = problem.layout(params)
     outputs = jax.eval_shape(problem.outputs, params, batch.x).shape[1]
     method, count = finisher(problem, batch.size, outputs, layout.size)
-    state = method.init(params)
-    return layout.unflatten(run(method, state, batch, count if steps is None else steps), state.frozen)
+    feed = Whole(batch)
+    carry = engine.start(method, params, feed, jax.random.key(0), until=stands_still)
+    for part in engine.drive(engine.run(method, until=stands_still), carry, feed, [count if steps is None else steps]):
+        carry = part.carry
+    return engine.solution(method, carry.state)
 
 
-@jax.jit
-def run(method: SCA, state: Any, batch: Batch, count: Any) -> Float[Array, "q"]:
-    """Up to `count` steps on one batch, fewer if they no longer move; the weights after the last."""
-
-    def step(carry):
-        state, _ = carry
-        state, info = method.step(state, batch)
-        still = info.accepted & (info.step_norm <= STILL * jnp.linalg.norm(state.w))
-        return state, still
-
-    return jax.lax.while_loop(lambda c: (c[0].count < count) & ~c[1], step, (state, jnp.asarray(False)))[0].w
+def stands_still(state: Any, info: Any) -> Bool[Array, ""]:
+    """Whether a step was taken that no longer moves the weights."""
+    return info.accepted & (info.step_norm <= STILL * jnp.linalg.norm(state.w))
 
 
 def stationarity(problem: Problem, params: PyTree, data: Any) -> Stationarity:

@@ -13,8 +13,8 @@ from .. import checks
 from ..problem import Problem
 from ..regularizers import Regularizer
 from ..sca import SCA
-from .loop import train
 from .refit import refit as without_shrinkage
+from .run import train
 
 
 @dataclasses.dataclass(frozen=True)

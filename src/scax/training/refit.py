@@ -10,7 +10,7 @@ from .. import checks
 from ..problem import Problem
 from ..regularizers import L2, Support
 from ..sca import SCA
-from .loop import train
+from .run import train
 
 #: The ridge where the problem has none of its own.
 RIDGE = 1e-4

@@ -1,0 +1,291 @@
+"""The one loop over steps: batches, steps, records and stopping in one compiled program; Python looks in between.
+
+    carry = start(method, params, feed, key)
+    for part in drive(run(method), carry, feed, goals): ...    part.carry, part.step, part.records
+
+A program takes the goals, which are the steps at which a record is made, and the step at which it returns, as data:
+another number of steps or of records, or a shorter last stretch, compiles nothing anew. Where it returns changes no
+result.
+"""
+
+import bisect
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from .._struct import static, struct
+from .feed import Batches, Feed
+from .method import reported_names
+from .stopping import Best, Stopping
+
+#: Batches that are drawn at once: drawing one by one, between two steps, may cost as much as a step.
+BLOCK = 16
+#: Records of one compiled call, at most.
+CAPACITY = 128
+#: Seconds between two looks from Python, about: then somebody may interrupt, see progress, or write a checkpoint.
+STRETCH = 0.25
+#: A goal that no run reaches.
+NEVER = np.iinfo(np.int32).max
+
+
+@struct
+class Carry:
+    """A run between two steps. A pytree: save it, and the run goes on from it to the bit."""
+
+    state: Any
+    position: Any
+    step: Int[Array, ""]  # steps taken
+    recorded: Int[Array, ""]  # of which at the last record
+    sums: Float[Array, "*runs reported"]  # Σ of what the steps since then reported
+    best: Best | None
+    is_over: Bool[Array, "*runs"] | None  # None where a run cannot end by itself
+    names: tuple[str, ...] = static()  # of the sums
+
+
+class Records(NamedTuple):
+    """What a call recorded: the first `count` entries of every array."""
+
+    count: Any
+    steps: Any
+    values: Any  # arrays by name
+
+
+def begin(
+    method: Any,
+    state: Any,
+    batches: Batches,
+    position: Any,
+    stopping: Stopping | None = None,
+    until: Callable[[Any, Any], Any] | None = None,
+) -> Carry:
+    """Before the first step."""
+    names = reported_names(method, state, batches.batch(batches.plan(position, BLOCK), 0))
+    return Carry(
+        state,
+        position,
+        jnp.zeros((), jnp.int32),
+        jnp.zeros((), jnp.int32),
+        jnp.zeros(len(names), float),
+        None if stopping is None else stopping.start(method.solution(state)),
+        None if stopping is None and until is None else jnp.asarray(False),
+        names,
+    )
+
+
+def start(
+    method: Any,
+    params: PyTree,
+    feed: Feed,
+    key: Array,
+    *,
+    state: Any = None,
+    stopping: Stopping | None = None,
+    until: Callable[[Any, Any], Any] | None = None,
+) -> Carry:
+    """A run from params, or from a state that was trained before: copied, for the run consumes what it has."""
+    state, position = method.init(params) if state is None else state, feed.start(key)
+    return _copied(method, state, feed.load(position, 1)[0], position, stopping, until=until)
+
+
+@jax.jit(static_argnames="until")
+def _copied(method, state, batches, position, stopping, until) -> Carry:
+    state, position = jax.tree.map(jnp.copy, (state, position))
+    return begin(method, state, batches, position, stopping, until)
+
+
+@jax.jit
+def solution(method: Any, state: Any) -> PyTree:
+    """What to deploy."""
+    return method.solution(state)
+
+
+def advance(
+    method: Any,
+    carry: Carry,
+    batches: Batches,
+    goals: Int[Array, "capacity"] | np.ndarray,
+    stop: Int[Array, ""] | np.int32,
+    measure: Any = None,
+    stopping: Stopping | None = None,
+    until: Callable[[Any, Any], Any] | None = None,
+) -> tuple[Carry, Records]:
+    """Steps up to number `stop`, at or before the last goal, with a record at each of the goals on the way.
+
+    A record has the averages of what the steps since the last record reported, and what `measure(method, state)` gives.
+    `until(state, info)` ends the run after a step for which it is true, with a record there.
+    """
+    goals, capacity = jnp.asarray(goals), goals.shape[0]
+
+    def look(carry: Carry) -> tuple[dict[str, Array], Best | None]:
+        record = dict(zip(carry.names, carry.sums / (carry.step - carry.recorded), strict=True))
+        if measure is not None:
+            record |= measure(method, carry.state)
+        if stopping is None or carry.best is None:
+            return record, carry.best
+        return record, stopping.update(carry.best, record, method.solution(carry.state))
+
+    shapes, _ = jax.eval_shape(look, carry)
+
+    def runs(loop):
+        carry, i, _ = loop
+        left = (i < capacity) & ((carry.step < stop) | (goals[i] <= carry.step))
+        return left if carry.is_over is None else left & ~carry.is_over
+
+    def block(loop):
+        carry, i, (steps, values) = loop
+        carry = _steps(method, carry, batches, jnp.minimum(goals[i], stop) - carry.step, until)
+        due = carry.step == goals[i]
+        if carry.is_over is not None:
+            due = due | carry.is_over
+        nothing = lambda carry: (jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes), carry.best)
+        record, best = jax.lax.cond(due, look, nothing, carry)
+        is_over = carry.is_over if stopping is None else carry.is_over | (due & stopping.is_over(best))
+        carry = dataclasses.replace(
+            carry,
+            recorded=jnp.where(due, carry.step, carry.recorded),
+            sums=jnp.where(due, 0, carry.sums),
+            best=best,
+            is_over=is_over,
+        )
+        # an entry that is not due is written over
+        values = {name: array.at[i].set(record[name]) for name, array in values.items()}
+        return carry, i + due, (steps.at[i].set(carry.step), values)
+
+    values = {name: jnp.zeros((capacity, *s.shape), s.dtype) for name, s in shapes.items()}
+    start = (carry, jnp.zeros((), jnp.int32), (jnp.zeros(capacity, jnp.int32), values))
+    carry, count, (steps, values) = jax.lax.while_loop(runs, block, start)
+    return carry, Records(count, steps, values)
+
+
+def _steps(method: Any, carry: Carry, batches: Batches, count: Any, until: Callable | None) -> Carry:
+    """Up to `count` steps, at most a block of them, fewer if the run ends."""
+    plan, count = batches.plan(carry.position, BLOCK), jnp.minimum(count, BLOCK)
+
+    def step(loop):
+        i, state, sums, is_over = loop
+        state, info = method.step(state, batches.batch(plan, i))
+        # one addition: XLA spreads the work of a step over threads, at the price of several steps, if it has many parts
+        if carry.names:
+            sums = sums + jnp.stack([info.records[name].astype(sums.dtype) for name in carry.names])
+        return i + 1, state, sums, is_over if until is None else until(state, info)
+
+    def runs(loop):
+        return loop[0] < count if until is None else (loop[0] < count) & ~loop[3]
+
+    start = (jnp.zeros((), jnp.int32), carry.state, carry.sums, carry.is_over)
+    taken, state, sums, is_over = jax.lax.while_loop(runs, step, start)
+    position = batches.skip(carry.position, taken)
+    return dataclasses.replace(
+        carry, state=state, position=position, step=carry.step + taken, sums=sums, is_over=is_over
+    )
+
+
+#: One program for each structure of a method and each shape of its batches.
+compiled = jax.jit(advance, static_argnames="until", donate_argnames="carry")
+
+#: (carry, batches, goals, stop) -> (carry, records)
+Run = Callable[[Carry, Batches, Any, Any], tuple[Carry, Records]]
+
+
+def run(method: Any, measure: Any = None, stopping: Stopping | None = None, until: Callable | None = None) -> Run:
+    """One run."""
+    return lambda *where: compiled(method, *where, measure, stopping, until=until)
+
+
+def run_many(method: Any, shared: bool, measure: Any = None) -> Run:
+    """Runs side by side, one along each leading axis of the carry and, unless it is shared, of the method."""
+    return lambda *where: _compiled_many(method, *where, measure, shared)
+
+
+@jax.jit(static_argnames="shared", donate_argnames="carry")
+def _compiled_many(method: Any, carry: Carry, batches: Batches, goals: Any, stop: Any, measure: Any, shared: bool):
+    axes = run_axes(carry)
+    one = lambda method, carry: advance(method, carry, batches, goals, stop, measure)
+    out = (axes, Records(None, None, 1))
+    return jax.vmap(one, in_axes=(None if shared else 0, axes), out_axes=out)(method, carry)
+
+
+def run_axes(carry: Carry) -> Carry:
+    """The axes of many runs: all are at the same step, so that what is done at some steps alone stays that rare.
+
+    Under `vmap` a branch that some runs take is computed for all; one that depends on the shared count of steps is not.
+    """
+    return _counts(carry, lambda count: None, lambda leaf: 0)
+
+
+def share_steps(carry: Carry) -> Carry:
+    """The carries of many runs, begun one by one, with one count of steps for all."""
+    return _counts(carry, lambda count: count[0], lambda leaf: leaf)
+
+
+def own_steps(carry: Carry, runs: int) -> Carry:
+    """The same with a count for each run."""
+    return _counts(carry, lambda count: jnp.broadcast_to(count, (runs,)), lambda leaf: leaf)
+
+
+def _counts(carry: Carry, change: Callable[[Any], Any], keep: Callable[[Any], Any]) -> Carry:
+    """A carry with its counts of steps changed: its own, and the method's."""
+    leaves, structure = jax.tree.flatten(carry)
+    counts = (carry.step, carry.recorded, getattr(carry.state, "count", None))
+    return structure.unflatten([change(a) if any(a is count for count in counts) else keep(a) for a in leaves])
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A stretch of a run: where it ended, the records made on the way, its seconds."""
+
+    carry: Carry
+    step: int
+    records: list[dict[str, Any]]
+    seconds: float
+    is_over: bool
+
+
+def drive(
+    run: Run,
+    carry: Carry,
+    feed: Feed,
+    goals: Sequence[int],
+    *,
+    each_record: bool = False,
+    agree: Callable[[int], int] = int,
+) -> Iterator[Part]:
+    """Run to the last goal, about STRETCH seconds at a time; with `each_record`, not beyond the next goal.
+
+    The carry is donated: after a part, that part's carry is the run. A record's "seconds" are those since the start,
+    within a stretch by its share of the steps. `agree` makes one number of those that several processes have: lengths
+    depend on the clock.
+    """
+    began, step, stretch, is_over = time.perf_counter(), int(carry.step), BLOCK, False
+    while step < goals[-1] and not is_over:
+        place = bisect.bisect_right(goals, step)
+        ahead = list(goals[place : place + CAPACITY])
+        batches, count = feed.load(carry.position, agree(min(stretch, (ahead[0] if each_record else ahead[-1]) - step)))
+        clock = time.perf_counter()
+        carry, made = run(carry, batches, _padded(ahead), np.int32(step + count))
+        after, over, made = jax.device_get((carry.step, carry.is_over, made))
+        took, is_over = time.perf_counter() - clock, bool(over)
+        records = []
+        for i in range(int(made.count)):
+            record = {"step": int(made.steps[i]), **{name: array[i] for name, array in made.values.items()}}
+            share = (record["step"] - step) / max(int(after) - step, 1)
+            records.append(record | {"seconds": clock - began + share * took})
+        step = int(after)
+        yield Part(carry, step, records, took, is_over)
+        stretch = max(1, min(16 * stretch, int(STRETCH * count / max(took, 1e-6))))
+
+
+def prepare(run: Run, carry: Carry, feed: Feed) -> Carry:
+    """Compile, and take no step."""
+    batches, _ = feed.load(carry.position, 1)
+    return jax.block_until_ready(run(carry, batches, _padded([]), np.int32(carry.step))[0])
+
+
+def _padded(goals: list[int]) -> np.ndarray:
+    return np.asarray(goals + [NEVER] * (CAPACITY - len(goals)), np.int32)

@@ -1,0 +1,122 @@
+"""`train`: one run of a method on rows in memory, or on a feed of your own."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from .. import checks
+from ..batch import Batch
+from . import engine
+from .evaluation import Objective, evaluate, spread_rows
+from .feed import is_feed, rows_in_memory
+from .finish import finish as sparse_end
+from .method import check_method, solves_prox
+
+#: Rows on which the objective is measured, at least, at a record that is not the last.
+WATCHED = 512
+#: Rows of a feed on which a run ends.
+MOST_ROWS = 65_536
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """`params` is what to deploy; `history` maps names to arrays, one entry per record; `state` can be trained on.
+
+    `steps` were taken; `status` says why no more: "steps" (all that were asked for) or "callback" (it returned True).
+    """
+
+    params: PyTree
+    history: dict[str, np.ndarray]
+    state: Any
+    steps: int
+    status: str
+
+
+def train(
+    method: Any,
+    params: PyTree,
+    data: Any,
+    *,
+    steps: int,
+    batch_size: int | None = 32,
+    key: Any = None,
+    validation: Any = None,
+    unlabeled: Any = None,
+    records: int | Sequence[int] = 100,
+    callback: Callable[[dict[str, float]], Any] | None = None,
+    state: Any = None,
+    finish: int | None = None,
+) -> Result:
+    """Train `params` with a method (`SCA`, `baseline`, or one of your own) on data (x, y) or (x, y, weight), or a feed.
+
+    Batches go through the rows epoch by epoch, in an order drawn from `key`; batch_size=None takes all rows in every
+    step. At about `records` evenly spaced steps the history gets the step, seconds, averages of what the steps since
+    the last record reported (the batch loss, whether SCA's steps were accepted, …), the objective U on training rows
+    and, given `validation`, the average loss there, both for the solution that would be deployed then. U is measured on
+    no more rows than the steps between two records have seen, 512 at least, and at the end on all; with `records` a
+    list of steps, always on all. `callback` sees each record as a dict; if it returns True, training stops there.
+    `unlabeled` rows take part in a manifold penalty.
+
+    With a nonsmooth penalty SCA takes `finish` more steps on all rows (`scax.finish`; 0: none), so that weights which
+    have shrunk towards zero are 0.0 in `Result.params`; `Result.state` is as before them.
+    """
+    method = check_method(method)
+    checks.whole_number("steps", steps, 1)
+    if batch_size is not None:
+        checks.whole_number("batch_size", batch_size, 1)
+    if finish is not None:
+        checks.whole_number("finish", finish, 0)
+    goals = spread_goals(steps, records)
+    problem = method.problem
+    feed = data if is_feed(data) else rows_in_memory(problem, params, data, batch_size, unlabeled)
+    whole = feed.sample(MOST_ROWS) if is_feed(data) else dataclasses.replace(feed.data, pairs=None)
+    watched = whole if problem.manifold is not None else watched_rows(whole, batch_size, steps, records)
+    unseen = None if validation is None else dataclasses.replace(problem.ready(params, validation), pairs=None)
+    key = jax.random.key(0) if key is None else key
+    if not jnp.issubdtype(getattr(key, "dtype", bool), jax.dtypes.prng_key) or key.shape:
+        raise TypeError(f"key must be one random key, such as jax.random.key(0), got {key!r}.")
+
+    carry = engine.start(method, params, feed, key, state=state)
+    history: dict[str, list[float]] = {}
+    run, done, status = engine.run(method, Objective(watched, unseen)), 0, "steps"
+    for part in engine.drive(run, carry, feed, goals, each_record=callback is not None):
+        carry, done = part.carry, part.step
+        for record in part.records:
+            record = {name: value if name == "step" else float(value) for name, value in record.items()}
+            for name, value in record.items():
+                history.setdefault(name, []).append(value)
+            if callback is not None and callback(record) is True:
+                status = "callback"
+        if status == "callback":
+            break
+    solution = engine.solution(method, carry.state)
+    if watched.size < whole.size:
+        history["objective"][-1] = float(evaluate(problem, solution, whole))
+    if solves_prox(method) and finish != 0:
+        solution = sparse_end(problem, solution, whole, steps=finish)
+    return Result(solution, {k: np.asarray(v) for k, v in history.items()}, carry.state, done, status)
+
+
+def watched_rows(whole: Batch, batch_size: int | None, steps: int, records: int | Sequence[int]) -> Batch:
+    """The rows on which the objective is measured: a record costs less than the steps before it."""
+    if batch_size is None or not isinstance(records, (int, np.integer)):
+        return whole
+    return spread_rows(whole, max(WATCHED, batch_size * (steps // min(records, steps))))
+
+
+def spread_goals(steps: int, records: int | Sequence[int]) -> list[int]:
+    """The steps at which a record is made: about `records` of them, evenly spaced, or those given; the last is one."""
+    if isinstance(records, (int, np.integer)) or not isinstance(records, (Sequence, np.ndarray)):
+        checks.whole_number("records", records, 1)
+        every = -(-steps // min(records, steps))
+        return [*range(every, steps, every), steps]
+    for step in records:
+        checks.whole_number("a step of records", step, 1)
+        if step > steps:
+            raise ValueError(f"records has step {step}, beyond the last of {steps}: leave it out, or raise steps.")
+    return sorted({*map(int, records), steps})
