@@ -110,7 +110,7 @@ def measure(case: Case, repeats: int, seconds: float) -> dict:
     """Medians of the ratios to Adam over interleaved repeats."""
     problem, params, x, y = case.build()
     methods = {"adam": scax.baseline(optax.adam(1e-3), problem)}
-    remembers = scax.SCA(problem).init(params).metric is not None
+    remembers = scax.SCA(problem).init(params).rules.memory is not None
     for name in case.solvers:  # solvers are compared without a memory of curvature, `auto` is the default
         methods[name] = scax.SCA(problem) if name == "auto" else scax.SCA(problem, solver=name, metric=None)
     if remembers:

@@ -258,6 +258,18 @@ def _gradient(sca: SCA, state: State, batch: Batch) -> Float[Array, "q"]:
     return _linearize(dataclasses.replace(sca, surrogate="full"), state, batch)[0].gradient()
 
 
+def check_sca(value: Any) -> None:
+    """Refuse another method where nothing but an SCA can serve."""
+    if isinstance(value, SCA):
+        return
+    if hasattr(value, "update") and hasattr(value, "init"):
+        raise TypeError(
+            "sca must be a scax.SCA, got an optax optimizer: train with it by "
+            "scax.train(scax.baseline(optimizer, problem), params, data, steps=...)."
+        )
+    raise TypeError(f"sca must be a scax.SCA, got {value!r}.")
+
+
 def _check_memory(sca: SCA, state: State) -> None:
     """Refuse a state made with another curvature memory."""
     memory = active_rules(sca).memory

@@ -1,13 +1,11 @@
 """The one loop: where it pauses changes nothing, what it compiles, what it records, when it ends."""
 
-import dataclasses
+import ast
 import functools
-import importlib
 import itertools
-import types
+from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -16,8 +14,6 @@ import scax
 from scax.training import engine
 from scax.training.evaluation import Objective
 from scax.training.feed import rows_in_memory
-from scax.training.method import check_method
-from scax.training.stopping import Stopping
 from tests.cases import mlp, rows, start
 
 NET = mlp(1)
@@ -127,57 +123,6 @@ def _third_step(state, info):
     return state.count >= 3
 
 
-@pytest.mark.parametrize("by_validation", [False, True])
-def test_stopping(by_validation):
-    """A value that falls to 1 and rises again: the least is kept, or the last."""
-    values = [5.0, 2.0, 1.0, 1.5, 1.5, 1.5, 1.5, 1.5]
-    toy = check_method(Counter())
-    stopping = Stopping(0.1, 2, by_validation)
-    carry = engine.start(toy, jnp.zeros(1), feed(), KEY, stopping=stopping)
-    run = engine.run(toy, Falling(jnp.asarray(values)), stopping)
-    parts = list(engine.drive(run, carry, feed(), range(1, 9)))
-    assert parts[-1].is_over
-    assert parts[-1].step == 5  # 1 at the third, two records without a fall
-    best = parts[-1].carry.best
-    assert float(best.value) == 1.0
-    np.testing.assert_array_equal(best.params, [3.0 if by_validation else 5.0])
-
-
-def test_a_value_that_is_not_a_number_is_no_improvement():
-    toy, stopping = check_method(Counter()), Stopping(0.0, 9, True)
-    carry = engine.start(toy, jnp.zeros(1), feed(), KEY, stopping=stopping)
-    run = engine.run(toy, Falling(jnp.asarray([2.0, np.nan, 1.0, np.nan])), stopping)
-    *_, last = engine.drive(run, carry, feed(), range(1, 5))
-    np.testing.assert_array_equal(last.carry.best.params, [3.0])
-    assert float(last.carry.best.value) == 1.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Counter:
-    """A method that counts its steps in its only weight."""
-
-    problem = PROBLEM
-
-    def init(self, params):
-        return params
-
-    def step(self, state, batch):
-        return state + 1, types.SimpleNamespace(records={})
-
-    def solution(self, state):
-        return state
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Falling:
-    values: jax.Array
-
-    def __call__(self, method, state):
-        value = self.values[state[0].astype(int) - 1]
-        return {"objective": value, "validation_loss": value}
-
-
 def test_drive_looks_in_between(monkeypatch):
     """A slow run is paused often, and after each record if wanted; seconds rise."""
     run = engine.run(method(), Objective(feed().data))
@@ -210,76 +155,19 @@ def test_more_records_than_a_call_holds(monkeypatch):
     assert records == list(range(1, 12))
 
 
-# -- train -------------------------------------------------------------------------------------------
-
-
-def test_all_rows_in_every_step():
-    sca = scax.SCA(PROBLEM)
-    result = scax.train(sca, PARAMS, (X, Y), steps=6, batch_size=None, records=2)
-    state = sca.init(PARAMS)
-    for _ in range(6):
-        state, _ = sca.step(state, (X, Y))
-    np.testing.assert_allclose(result.state.w, state.w, rtol=1e-3, atol=1e-4)
-    assert result.status == "steps"
-
-
-def test_how_a_run_ended():
-    run = functools.partial(scax.train, scax.SCA(PROBLEM), PARAMS, (X, Y), steps=20, batch_size=6, records=4)
-    assert (run().steps, run().status) == (20, "steps")
-    stopped = run(callback=lambda record: record["step"] == 10)
-    assert (stopped.steps, stopped.status) == (10, "callback")
-    assert stopped.history["step"].tolist() == [5, 10]
-
-
-def test_steps_of_records():
-    run = functools.partial(scax.train, scax.SCA(PROBLEM), PARAMS, (X, Y), steps=20, batch_size=6)
-    assert run(records=[3, 17]).history["step"].tolist() == [3, 17, 20]
-    with pytest.raises(ValueError, match="records has step 21, beyond the last of 20"):
-        run(records=[21])
-    with pytest.raises(ValueError, match="a step of records must be a whole number ≥ 1, got 0"):
-        run(records=[0, 3])
-
-
-def test_the_objective_is_watched_on_some_rows_and_ends_on_all(monkeypatch):
-    monkeypatch.setattr(importlib.import_module("scax.training.run"), "WATCHED", 8)
-    options = {"steps": 4, "batch_size": 2, "records": 4}
-    some = scax.train(scax.SCA(PROBLEM), PARAMS, (X, Y), **options)
-    each = scax.train(scax.SCA(PROBLEM), PARAMS, (X, Y), **(options | {"records": [1, 2, 3, 4]}))
-    assert some.history["objective"][-1] == pytest.approx(each.history["objective"][-1], rel=1e-6)
-    assert some.history["objective"][0] != pytest.approx(each.history["objective"][0], rel=1e-6)
-    assert each.history["objective"][-1] == pytest.approx(float(PROBLEM.objective(each.params, X, Y)), rel=1e-5)
-
-
-def test_a_feed_of_ones_own():
-    """Points drawn anew at every step, by a function of the step's key."""
-    result = scax.train(scax.SCA(PROBLEM), PARAMS, Points(6), steps=30, records=2, key=KEY)
-    again = scax.train(scax.SCA(PROBLEM), PARAMS, Points(6), steps=30, records=3, key=KEY)
-    np.testing.assert_array_equal(result.state.w, again.state.w)
-    new = Points(64).batch(jax.random.split(jax.random.key(5), 1), 0)
-    assert PROBLEM.objective(result.params, new.x, new.y) < 0.8 * PROBLEM.objective(PARAMS, new.x, new.y)
-
-
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
-class Points:
-    rows: int
-
-    def start(self, key):
-        return key, jnp.zeros((), jnp.int32)
-
-    def load(self, position, steps):
-        return self, steps
-
-    def plan(self, position, count):
-        return jax.vmap(lambda i: jax.random.fold_in(position[0], position[1] + i))(jnp.arange(count))
-
-    def batch(self, plan, i):
-        x = jax.random.normal(plan[i], (self.rows, 3))
-        return scax.Batch(x, jnp.sin(2 * x[:, 0]))
-
-    def skip(self, position, steps):
-        return position[0], position[1] + steps
-
-    def sample(self, count):
-        x = jax.random.normal(jax.random.key(7), (count, 3))
-        return scax.Batch(x, jnp.sin(2 * x[:, 0]))
+def test_steps_are_taken_in_one_place():
+    """Nobody else calls a method's step, but the asynchronous worker and those who take a single one."""
+    root = Path(scax.__file__).parent
+    callers, askers = set(), set()
+    for file in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = file.relative_to(root).as_posix()
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "step" and name != "report/charts.py":
+                callers.add(name)
+            if ast.unparse(node.func) == "isinstance" and "SCA" in ast.unparse(node.args[1]).split("."):
+                askers.add(name)
+    single = {"bridges/optax.py", "reproduce/speedup.py", "training/method.py"}
+    assert callers == {"training/engine.py", "cluster/stale.py"} | single
+    assert askers == {"sca.py"}  # the door of what nothing else can serve

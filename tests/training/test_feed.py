@@ -152,3 +152,36 @@ def test_unlabeled_rows_have_pairs_of_their_own():
         problem.manifold.value(z(X), graph.whole()),
         rtol=1e-5,
     )
+
+
+class NotRegistered:
+    """A feed with all parts that is no pytree."""
+
+    start = staticmethod(lambda key: jnp.zeros((), jnp.int32))
+    plan = staticmethod(lambda position, count: None)
+    batch = staticmethod(lambda plan, i: Batch(jnp.asarray(X), jnp.asarray(Y)))
+    skip = staticmethod(lambda position, steps: position + steps)
+    sample = staticmethod(lambda count: Batch(jnp.asarray(X), jnp.asarray(Y)))
+
+    def load(self, position, steps):
+        return self, steps
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, "feed Changed: its batches enter a compiled loop and must be a pytree: decorate Changed with"),
+        ({"start": None}, r"feed Changed lacks 'start': a feed has start\(key\), load"),
+        ({"sample": None}, "feed Changed lacks 'sample': a feed has"),
+        (
+            {"skip": None},
+            r"feed Changed: load must give \(batches, count\), and Changed lacks 'skip': batches have plan",
+        ),
+    ],
+)
+def test_a_feed_that_cannot_be_used(change, message):
+    net = mlp(1)
+    method = scax.SCA(scax.Problem(net.apply, scax.Squared()))
+    feed = type("Changed", (NotRegistered,), change)()
+    with pytest.raises(TypeError, match=message):
+        scax.train(method, start(net, 0, np.float32), feed, steps=1)

@@ -12,6 +12,8 @@ import optax
 import pytest
 
 import scax
+from scax.rules import Rule
+from scax.sca import check_sca
 from scax.training.method import check_method
 from tests.cases import mlp, rows, start
 
@@ -106,3 +108,43 @@ def test_one_trace_for_a_grid_of_rates():
         ends.append(step(dataclasses.replace(state, optimizer=tuned(state.optimizer, rate, cosine, steps))).trained[0])
     assert not np.allclose(ends[0], ends[1])
     assert check_method(method) is method
+
+
+def test_names_of_the_engines_columns_are_refused():
+    method = without("nothing")
+    method.step = lambda state, batch: (state, types.SimpleNamespace(records={"objective": jnp.zeros(())}))
+    with pytest.raises(ValueError, match="method SimpleNamespace reports 'objective', which is a column of every"):
+        scax.train(method, PARAMS, (X, Y), steps=1)
+
+
+@jax.tree_util.register_static
+class Counting(Rule):
+    """A constant damping that counts its steps, and shows the count."""
+
+    def init(self, w):
+        return jnp.zeros((), w.dtype)
+
+    def propose(self, state, seen):
+        return 0.1, state
+
+    def update(self, state, outcome):
+        return state + 1
+
+    def report(self, state):
+        return {"counted": state}
+
+
+def test_what_a_rule_reports_becomes_a_column():
+    sca = scax.SCA(PROBLEM, damping=Counting())
+    history = scax.train(sca, PARAMS, (X, Y), steps=6, batch_size=8, records=2).history
+    np.testing.assert_allclose(history["counted"], [2, 5])  # averages of 1, 2, 3 and of 4, 5, 6
+    _, info = sca.step(sca.init(PARAMS), (X, Y))
+    assert info.reported == {"counted": 1}
+
+
+def test_an_optimizer_is_no_sca():
+    with pytest.raises(TypeError, match=r"sca must be a scax\.SCA, got an optax optimizer: train with it by scax\.tr"):
+        check_sca(optax.adam(1e-3))
+    with pytest.raises(TypeError, match=r"sca must be a scax\.SCA, got 3"):
+        check_sca(3)
+    check_sca(scax.SCA(PROBLEM))

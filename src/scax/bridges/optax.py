@@ -6,7 +6,7 @@ from typing import Any
 import jax
 from jaxtyping import PyTree
 
-from ..sca import SCA
+from ..sca import SCA, check_sca
 
 
 def as_optax(sca: SCA) -> Any:
@@ -24,6 +24,8 @@ def as_optax(sca: SCA) -> Any:
     The state is SCA's own: `sca.solution(state)` is what to deploy.
     """
     import optax
+
+    check_sca(sca)
 
     def init(params: PyTree) -> Any:
         return sca.init(params)

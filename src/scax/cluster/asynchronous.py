@@ -21,7 +21,7 @@ from jaxtyping import Array, PyTree
 
 from .. import checks
 from ..batch import Batch
-from ..sca import SCA, State
+from ..sca import SCA, State, check_sca
 from ..storage.checkpoint import load_checkpoint, save_checkpoint
 from ..tables.shuffle import Shuffle
 from ..training.evaluation import evaluate
@@ -147,8 +147,7 @@ def train_async(
         import ray
     except ImportError:
         raise ImportError("train_async needs Ray: pip install 'scax[ray]'") from None
-    if not isinstance(sca, SCA):
-        raise TypeError(f"sca must be a scax.SCA, got {sca!r}.")
+    check_sca(sca)
     for name, value in (("steps", steps), ("workers", workers), ("batch_size", batch_size), ("every", every)):
         checks.whole_number(name, value, 1)
     staleness = 4 * workers if staleness is None else staleness

@@ -43,8 +43,8 @@ def optimizer(name: str) -> optax.GradientTransformation:
 def _quadratic(rate: Any) -> optax.GradientTransformation:
     """Updates times a_n / a_0, where a_n = a_{n−1}(1 − ε a_{n−1}) and a_0 = rate."""
 
-    def update(updates, share, params=None):
-        return jax.tree.map(lambda u: share * u, updates), share * (1 - EPSILON * rate * share)
+    def update(updates, state, params=None):
+        return jax.tree.map(lambda u: state * u, updates), state * (1 - EPSILON * rate * state)
 
     return optax.GradientTransformation(lambda params: jnp.ones((), jnp.float32), update)
 

@@ -34,7 +34,7 @@ from ..training.evaluation import Objective, evaluate, outputs
 from ..training.feed import Shards
 from ..training.finish import finish as sparse_end
 from ..training.scores import SCORES, score
-from ..training.stopping import Stopping
+from ..training.stopping import Best, Stopping
 from ..training.strength import MOST_ROWS, chosen, in_use, known, set_aside, summary
 from . import config as configs
 from .config import TrainConfig
@@ -82,7 +82,8 @@ class Session:
         """What a record measures: U on some training rows, the loss on some of those held out."""
         unseen = None
         if self.data.held_out is not None:
-            unseen = self.place(Batch(*(jnp.asarray(part[:HELD_OUT]) for part in self.data.held_out)))
+            x, y = (jnp.asarray(part[:HELD_OUT]) for part in self.data.held_out)
+            unseen = self.place(Batch(x, y))
         return Objective(self.feed.sample(WATCHED), unseen)
 
     def _begin(self, params: Any) -> None:
@@ -149,9 +150,15 @@ class Session:
         return int(self.carry.state.w.shape[0])
 
     @property
+    def best(self) -> Best:
+        """The solution with the least loss on the rows held out, or the last."""
+        assert self.carry.best is not None  # a session's run has a Stopping
+        return self.carry.best
+
+    @property
     def kept(self) -> str:
         """Which solution becomes the model: the "best" on the rows held out, or the "last"."""
-        chosen = bool(self.stopping.by_validation) and bool(jnp.isfinite(self.carry.best.value))
+        chosen = bool(self.stopping.by_validation) and bool(jnp.isfinite(self.best.value))
         return "best" if chosen else "last"
 
     def save(self) -> None:
@@ -244,7 +251,7 @@ class Session:
         """Write the model and the results."""
         hosts.meet()  # all records are written
         kept, records = self.kept, read_metrics(self.folder)
-        solution = self.carry.best.params if kept == "best" else engine.solution(self.method, self.carry.state)
+        solution = self.best.params if kept == "best" else engine.solution(self.method, self.carry.state)
         # exact zeros where the penalty makes them; on a sample of the rows where they are streamed
         solution = sparse_end(self.problem, solution, self.feed.sample(FINISHED))
         final = records[-1]

@@ -61,6 +61,11 @@ class Baseline:
 
     def step(self, state: BaselineState, batch: Any) -> tuple[BaselineState, BaselineInfo]:
         """One iteration on one mini-batch."""
+        if not isinstance(state, BaselineState):
+            raise TypeError(
+                f"step takes a BaselineState and got {type(state).__name__}: state = method.init(params), then "
+                "state, info = method.step(state, batch)."
+            )
         return _step(self, state, Batch.of(batch))
 
     def solution(self, state: BaselineState) -> PyTree:

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._struct import static, struct
-from .feed import Batches, Feed
+from .feed import Batches, Feed, check_batches
 from .method import reported_names
 from .stopping import Best, Stopping
 
@@ -90,7 +90,9 @@ def start(
 ) -> Carry:
     """A run from params, or from a state that was trained before: copied, for the run consumes what it has."""
     state, position = method.init(params) if state is None else state, feed.start(key)
-    return _copied(method, state, feed.load(position, 1)[0], position, stopping, until=until)
+    batches = feed.load(position, 1)[0]
+    check_batches(feed, batches)
+    return _copied(method, state, batches, position, stopping, until=until)
 
 
 @jax.jit(static_argnames="until")
@@ -145,7 +147,9 @@ def advance(
             due = due | carry.is_over
         nothing = lambda carry: (jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes), carry.best)
         record, best = jax.lax.cond(due, look, nothing, carry)
-        is_over = carry.is_over if stopping is None else carry.is_over | (due & stopping.is_over(best))
+        is_over = carry.is_over
+        if stopping is not None and best is not None and is_over is not None:
+            is_over = is_over | (due & stopping.is_over(best))
         carry = dataclasses.replace(
             carry,
             recorded=jnp.where(due, carry.step, carry.recorded),

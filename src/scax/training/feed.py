@@ -117,7 +117,7 @@ class Rows:
 
     def plan(self, position: tuple, count: int) -> "Plan":
         draw = lambda shuffle: shuffle.draw(count * self.batch_size)[1].reshape(count, self.batch_size)
-        rows, anchors = (None if shuffle is None else draw(shuffle) for shuffle in position)
+        rows, anchors = draw(position[0]), None if position[1] is None else draw(position[1])
         return Plan.of(self.data, rows if self.order is None else self.order[rows], anchors)
 
     def batch(self, plan: "Plan", i: Any) -> Batch:
@@ -328,8 +328,30 @@ class Shards:
 
 
 def is_feed(data: Any) -> bool:
-    """Whether data is a feed, and not rows."""
-    return all(callable(getattr(data, part, None)) for part in ("start", "load", "sample"))
+    """Whether data is a feed, and not rows; a sentence that names the part which a feed lacks."""
+    parts = {part: callable(getattr(data, part, None)) for part in ("start", "load", "sample")}
+    if parts["load"] and not all(parts.values()):
+        raise TypeError(
+            f"feed {type(data).__name__} lacks {min(parts, key=lambda part: parts[part])!r}: a feed has start(key), "
+            "load(position, steps) and sample(count)."
+        )
+    return all(parts.values())
+
+
+def check_batches(feed: Any, batches: Any) -> None:
+    """Refuse what `feed.load` gave, if the compiled loop cannot draw from it."""
+    name = type(feed).__name__
+    for part in ("plan", "batch", "skip"):
+        if not callable(getattr(batches, part, None)):
+            raise TypeError(
+                f"feed {name}: load must give (batches, count), and {type(batches).__name__} lacks {part!r}: batches "
+                "have plan(position, count), batch(plan, i) and skip(position, steps)."
+            )
+    if jax.tree.structure(batches) == jax.tree.structure(0):
+        raise TypeError(
+            f"feed {name}: its batches enter a compiled loop and must be a pytree: decorate {type(batches).__name__} "
+            "with jax.tree_util.register_dataclass, or register_static where it has no arrays."
+        )
 
 
 def rows_in_memory(problem: Problem, params: Any, data: Any, batch_size: int | None, unlabeled: Any = None):
@@ -347,7 +369,7 @@ def rows_in_memory(problem: Problem, params: Any, data: Any, batch_size: int | N
         )
     if batch_size is not None:
         return Rows(whole, batch_size, table=table, graph=graph)
-    if graph is not None and unlabeled is not None:
+    if graph is not None and table is not None and unlabeled is not None:
         whole = dataclasses.replace(whole, pairs=graph.pairs(table, jnp.arange(graph.size), start=whole.size))
     return Whole(whole)
 

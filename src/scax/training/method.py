@@ -9,9 +9,12 @@ from jaxtyping import Array, PyTree
 from .._struct import static, struct
 from ..problem import Problem
 
+#: Columns of a history that are the engine's and the measurements'.
+RESERVED = ("step", "seconds", "objective", "validation_loss")
+
 
 @runtime_checkable
-class Info(Protocol):
+class StepInfo(Protocol):
     """What a step reports beside the new state."""
 
     @property
@@ -37,7 +40,7 @@ class Method(Protocol):
 
     def init(self, params: PyTree) -> Any: ...
 
-    def step(self, state: Any, batch: Any) -> tuple[Any, Info]: ...
+    def step(self, state: Any, batch: Any) -> tuple[Any, StepInfo]: ...
 
     def solution(self, state: Any) -> PyTree: ...
 
@@ -93,8 +96,8 @@ def check_method(method: Any) -> Any:
     if not any(hasattr(method, part) for part in needed):
         raise TypeError(f"method must be scax.SCA(...) or scax.baseline(...), or have their parts, got {method!r}.")
     for part in needed:
-        found = getattr(method, part, None)
-        if not (isinstance(found, Problem) if part == "problem" else callable(found)):
+        value = getattr(method, part, None)
+        if not (isinstance(value, Problem) if part == "problem" else callable(value)):
             raise TypeError(
                 f"method {type(method).__name__} lacks {part!r}: a method has problem (a scax.Problem), init(params), "
                 f"step(state, batch) and solution(state)."
@@ -126,6 +129,8 @@ def reported_names(method: Any, state: Any, batch: Any) -> tuple[str, ...]:
             raise TypeError(
                 f"method {name} lacks 'records': the info of a step has a property records, a dict of scalars by name."
             )
+        if taken := [column for column in RESERVED if column in records]:
+            raise ValueError(f"method {name} reports {taken[0]!r}, which is a column of every history: rename it.")
         return records
 
     return tuple(jax.eval_shape(step, state, batch))
