@@ -203,6 +203,13 @@ SENTENCES = {
     "scax.train(scax.SCA(p), w, (x, y), steps=2.5)": ["steps must be a whole number ≥ 1, got 2.5"],
     "scax.knn_graph(x, 9)": ["k=9 neighbors out of 6 rows", "between 1 and 5"],
     "scax.SCA(p).step(w, (x, y))": ["step takes a State and got", "state = sca.init(params)"],
+    "scax.baseline(optax.adam(0.1), p).step(w, (x, y))": [
+        "takes a BaselineState and got",
+        "state = method.init(params)",
+    ],
+    "scax.as_optax(optax.adam(0.1))": ["sca must be a scax.SCA, got an optax optimizer: train with it by scax.train("],
+    "scax.as_optax(3)": ["sca must be a scax.SCA, got 3"],
+    "scax.train(optax.adam(0.1), w, (x, y), steps=1)": ["method is an optax optimizer", "scax.baseline(optimizer, pro"],
     "scax.knn_graph(x, 2, width=-1.0)": ["width must be a finite number > 0, got -1.0"],
     "scax.knn_graph(x.astype(int), 2)": ["x has dtype int64", "floating"],
 }
@@ -213,7 +220,7 @@ def sentences():
     """Every expression evaluated in one fresh interpreter; what it raised."""
     script = """
     import json, sys
-    import numpy as np, jax, scax
+    import numpy as np, jax, optax, scax
     net = scax.MLP((3, 2, 1)); f = net.apply; w = net.init(jax.random.key(0))
     x, y = np.ones((6, 3), np.float32), np.ones(6, np.float32)
     p = scax.Problem(f, scax.Squared(), scax.L2(1e-3))

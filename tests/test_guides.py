@@ -5,6 +5,7 @@ import pkgutil
 import re
 from pathlib import Path
 
+import jax
 import pytest
 
 import scax
@@ -54,9 +55,25 @@ def _fields(value):
     return getattr(value, "__annotations__", {})
 
 
-def test_the_example_of_a_rule_runs():
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.S)
+def run_example(part):
+    """The names that the guide's example of a part defines."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (code,) = re.findall(rf"\*\*A {part}\*\*(?:(?!```).)*```python\n(.*?)```", text, re.S)
     scope = {}
     exec(code, scope)
-    assert scope["info"].accepted
-    assert scope["info"].damping > 0
+    return scope
+
+
+def test_the_example_of_a_rule_runs():
+    info = run_example("rule")["info"]
+    assert info.accepted
+    assert info.damping > 0
+
+
+def test_the_example_of_a_feed_runs():
+    scope = run_example("feed")
+    history = scope["result"].history
+    assert history["step"].tolist() == [20, 40]
+    first = scope["Points"](20).sample(65_536)
+    start = scope["method"].problem.objective(scope["net"].init(jax.random.key(0)), first.x, first.y)
+    assert history["objective"][-1] < 0.5 * start

@@ -66,10 +66,3 @@ def test_a_baseline_keeps_the_box_and_may_average():
     np.testing.assert_allclose(vector(averaged.state.params), vector(last.params), rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="mean_power must be a finite number ≥ 0"):
         scax.baseline(optax.sgd(0.5), problem, mean_power=-1.0)
-
-
-def test_params_are_no_state():
-    problem, params, data = setting()
-    method = scax.baseline(optax.sgd(0.1), problem)
-    with pytest.raises(TypeError, match=r"step takes a BaselineState and got list: state = method.init\(params\)"):
-        method.step(params, data)

@@ -13,7 +13,6 @@ import pytest
 
 import scax
 from scax.rules import Rule
-from scax.sca import check_sca
 from scax.training.method import check_method
 from tests.cases import mlp, rows, start
 
@@ -140,11 +139,3 @@ def test_what_a_rule_reports_becomes_a_column():
     np.testing.assert_allclose(history["counted"], [2, 5])  # averages of 1, 2, 3 and of 4, 5, 6
     _, info = sca.step(sca.init(PARAMS), (X, Y))
     assert info.reported == {"counted": 1}
-
-
-def test_an_optimizer_is_no_sca():
-    with pytest.raises(TypeError, match=r"sca must be a scax\.SCA, got an optax optimizer: train with it by scax\.tr"):
-        check_sca(optax.adam(1e-3))
-    with pytest.raises(TypeError, match=r"sca must be a scax\.SCA, got 3"):
-        check_sca(3)
-    check_sca(scax.SCA(PROBLEM))
