@@ -240,7 +240,7 @@ def compared(
             strengths = np.geomspace(WEAKEST[name], strengths[-1], len(strengths))
         path = scax.path(
             problem, strengths, params=start, data=train, validation=held, steps=plan.next, first_steps=plan.first,
-            batch_size=BATCH, key=jax.random.key(seed), told=lambda now: now["weights"] < plan.enough * limit,
+            batch_size=BATCH, key=jax.random.key(seed), on_record=lambda now: now["weights"] < plan.enough * limit,
         )  # fmt: skip
         candidates: list[tuple[Any, Any]] = list(zip(path.params, [float(s) for s in path.strengths], strict=True))
         small = [c for c, size in zip(candidates, path.weights, strict=True) if 0 < size <= limit]

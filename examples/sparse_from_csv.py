@@ -36,8 +36,10 @@ def main(table: Path, target: str, steps: int = 100) -> scax.Compacted:
     params = net.init(jax.random.key(0))
     problem = scax.Problem(net.apply, scax.Squared(), scax.GroupLasso(1.0, scax.neuron_groups(params)))
     rows = {"data": (x, y), "validation": (x_held, y_held)}
-    told = lambda r: print(f"strength {r['strength']:.4f}: held-out loss {r['loss']:.4f}, {r['weights']} weights")
-    path = scax.path(problem, np.geomspace(3e-3, 3e-2, 3), params=params, **rows, steps=steps, batch_size=50, told=told)
+    show = lambda r: print(f"strength {r['strength']:.4f}: held-out loss {r['loss']:.4f}, {r['weights']} weights")
+    path = scax.path(
+        problem, np.geomspace(3e-3, 3e-2, 3), params=params, **rows, steps=steps, batch_size=50, on_record=show
+    )
     small = scax.compact(net, path.solution)
     print(f"suggested strength {path.strength:.4f}")
     print(small)

@@ -34,8 +34,8 @@ def shown(records, terminal=True):
     console = Console(file=text, force_terminal=terminal, width=90, legacy_windows=False)
     with Display(console, terminal, 30, 0, "RMSE") as display:
         for record in records:
-            display.told(record)
-            display.moved(record["step"])
+            display.on_record(record)
+            display.on_step(record["step"])
     return text.getvalue()
 
 

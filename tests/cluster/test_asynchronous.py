@@ -47,10 +47,10 @@ def test_what_is_remembered_is_not_forgotten_by_a_worker_that_knows_less():
     begin = sca.init(params)
     first = merge(sca, begin, change(sca, begin, batch), jnp.asarray(0), 4.0, jnp.asarray(True))
     second = merge(sca, first, change(sca, first, batch), jnp.asarray(0), 4.0, jnp.asarray(True))
-    assert second.metric.seen == 2
+    assert second.rules.memory.updates == 2
     late = merge(sca, second, change(sca, begin, batch), jnp.asarray(2), 4.0, jnp.asarray(True))
-    assert late.metric.seen == 2
-    np.testing.assert_array_equal(late.metric.rows, second.metric.rows)
+    assert late.rules.memory.updates == 2
+    np.testing.assert_array_equal(late.rules.memory.rows, second.rules.memory.rows)
 
 
 def test_shares_of_the_blocks_add_up_to_the_iteration():
@@ -62,7 +62,7 @@ def test_shares_of_the_blocks_add_up_to_the_iteration():
         copy = share_of(state, share, 2)
         server = taken(sca, server, change(sca, copy, batch), complete=share == 1)
         assert (server.count == 1) == (share == 1)
-    for name in ("w", "memory", "carried", "mean", "step_size"):
+    for name in ("w", "memory", "carried", "mean", "damping"):
         np.testing.assert_allclose(getattr(server, name), getattr(wanted, name), rtol=1e-5, atol=1e-6)
 
 

@@ -17,7 +17,7 @@ def test_path_goes_from_weak_to_strong():
     seen = []
     path = scax.path(
         problem, [0.3, 1e-3, 1e-2], params=params, data=(x[:90], y[:90]), validation=(x[90:], y[90:]),
-        steps=40, batch_size=30, told=seen.append,
+        steps=40, batch_size=30, on_record=seen.append,
     )  # fmt: skip
     assert path.strengths.tolist() == [1e-3, 1e-2, 0.3]
     assert [record["strength"] for record in seen] == path.strengths.tolist()

@@ -70,12 +70,12 @@ class Display:
             self.live.update(self.view())
             self.live.__exit__(*error)
 
-    def told(self, record: dict[str, Any]) -> None:
+    def on_record(self, record: dict[str, Any]) -> None:
         self.records.append(record)
         if self.shown:
             self.live.update(self.view())
 
-    def moved(self, step: int) -> None:
+    def on_step(self, step: int) -> None:
         speed = self.bar.tasks[0].speed
         self.bar.update(self.task, completed=step, rate="" if speed is None else f"{speed:,.0f} steps/s")
 

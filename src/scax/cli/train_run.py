@@ -89,14 +89,14 @@ def _run(
     shown = not machine and console.is_terminal and hosts.first()
     with Display(console, shown, config.steps, session.step, score.name) as display:
 
-        def told(record: dict[str, Any]) -> None:
-            display.told(record)
+        def on_record(record: dict[str, Any]) -> None:
+            display.on_record(record)
             if written is not None:
                 written.record(record)
             if machine:
                 print(json.dumps(record), flush=True)
 
-        done = session.go(told, display.moved, interrupts.asked, save_every)
+        done = session.go(on_record, display.on_step, interrupts.asked, save_every)
     if written is not None:
         written.close()
     if not done and not hosts.first():
@@ -114,14 +114,14 @@ def _choose(session: sessions.Session, machine: bool) -> None:
     if not machine:
         print(f"Choosing the strength of the {config.penalty} penalty on training rows set aside:")
 
-    def told(record: dict[str, Any]) -> None:
+    def on_record(record: dict[str, Any]) -> None:
         if machine:
             print(json.dumps({"path": record}), flush=True)
         else:
             left = count(record["weights"], "weight")
             print(f"  {record['strength']:8.2g}  loss {number(record['loss'])}, {left} in use", flush=True)
 
-    done = session.choose(told, interrupts.asked)
+    done = session.choose(on_record, interrupts.asked)
     if not done:
         print(f"scax: stopped; the strength is chosen anew. Go on: scax resume {session.folder}", file=sys.stderr)
         raise SystemExit(INTERRUPTED)

@@ -38,6 +38,7 @@ class Change:
     averaging: Float[Array, ""]  # ρ
     carried: Float[Array, "q"] | None  # δ
     rules: RuleStates
+    damping: Float[Array, ""]  # τ
     loss: Float[Array, ""]
 
 
@@ -60,7 +61,7 @@ def change(sca: SCA, state: State, batch) -> Change:
     gradient = None
     if state.memory is not None and new.memory is not None:
         gradient = new.memory - (1 - info.averaging) * state.memory
-    return Change(new.w - state.w, own, gradient, info.averaging, new.carried, new.rules, info.loss)
+    return Change(new.w - state.w, own, gradient, info.averaging, new.carried, new.rules, new.damping, info.loss)
 
 
 @jax.jit
@@ -92,6 +93,7 @@ def merge(
         memory=memory,
         carried=carried,
         rules=dataclasses.replace(new.rules, memory=_fuller(state.rules.memory, new.rules.memory), **schedules),
+        damping=new.damping,
         count=n + complete.astype(n.dtype),
     )
 

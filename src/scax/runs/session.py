@@ -104,8 +104,8 @@ class Session:
         """Whether `choose` must be called before `go`."""
         return self.config.strength == "auto" and self.path is None
 
-    def choose(self, told: Callable[[dict[str, Any]], Any], stop: Callable[[], bool]) -> bool:
-        """Find the strength of --penalty and write path.json; False if `stop()` came first, and nothing was written.
+    def choose(self, on_record: Callable[[dict[str, Any]], Any], should_stop: Callable[[], bool]) -> bool:
+        """Find the strength of --penalty and write path.json; False, and nothing is written, if `should_stop()`.
 
         It is found from the training rows alone, and anew by a run that is resumed before it is known. The run goes on
         from the network of that strength on the path.
@@ -114,22 +114,22 @@ class Session:
         unit = dataclasses.replace(self.problem, regularizer=penalty(self.config, params))
 
         def watch(record: dict[str, Any]) -> bool:
-            told(record)
-            return stop()
+            on_record(record)
+            return should_stop()
 
         config, rows = self.config, self.feed.sample(MOST_ROWS)
         found = chosen(
             unit,
             params,
             *set_aside(rows, config.seed),
-            told=watch,
+            on_record=watch,
             agreed=hosts.agreed,
             count=lambda params: in_use(self.net, params)["weights"],
             steps=max(20, config.steps // 10),
             batch_size=config.batch_size,
             key=jax.random.key(config.seed),
         )
-        if hosts.agreed(stop()):
+        if hosts.agreed(should_stop()):
             return False
         names = list(self.data.preprocess.schema.features)
         self.path = summary(found, self.net) | {"penalty": config.penalty, "names": names}
@@ -184,15 +184,15 @@ class Session:
 
     def go(
         self,
-        told: Callable[[dict[str, Any]], Any],
-        moved: Callable[[int], Any],
-        stop: Callable[[], bool],
+        on_record: Callable[[dict[str, Any]], Any],
+        on_step: Callable[[int], Any],
+        should_stop: Callable[[], bool],
         save_every: float,
     ) -> bool:
-        """Train to the end, or until `stop()`; True at the end.
+        """Train to the end, or until `should_stop()`; True at the end.
 
-        `told` sees each record, `moved` the step after each stretch of steps. A stretch takes about a quarter of a
-        second, and neither its length nor the moment of a checkpoint changes the result.
+        `on_record` sees each record, `on_step` the step after each stretch of steps. A stretch takes about a quarter of
+        a second, and neither its length nor the moment of a checkpoint changes the result.
         """
         run = engine.run(self.method, self.measure, self.stopping)
         self.carry = engine.prepare(run, self.carry, self.feed)  # compiles before the clock starts
@@ -206,9 +206,9 @@ class Session:
                     record = self._record(record)
                     metrics.write(json.dumps(record) + "\n")
                     metrics.flush()
-                    told(record)
-                moved(self.step)
-                halt = hosts.agreed(stop())
+                    on_record(record)
+                on_step(self.step)
+                halt = hosts.agreed(should_stop())
                 if halt or self.step == self.config.steps or time.monotonic() - saved > save_every:
                     if hosts.first():
                         os.fsync(metrics.fileno())

@@ -70,7 +70,7 @@ def path(
     finish: int | None = None,
     refit: bool = False,
     options: dict[str, Any] | None = None,
-    told: Callable[[dict[str, float]], Any] | None = None,
+    on_record: Callable[[dict[str, float]], Any] | None = None,
     count: Callable[[PyTree], int] | None = None,
 ) -> Path:
     """Train with every strength, each run starting from where the last, weaker one ended.
@@ -79,9 +79,9 @@ def path(
     strength 1 (`GroupLasso(1.0, groups)`) and the strengths are what they say. A ridge beside it stays as it is. The
     first run, from `params`, takes `first_steps` (4·`steps`). With `refit` what is left of each network is trained once
     more without the shrinkage (`scax.refit`), and judged so; the next run goes on from the network before that.
-    `told` sees a record of each strength, and ends the path there by returning True. `count` says how many weights of a
-    network are left, by default those that are not zero. `options` go to `SCA`.
-    Strengths are leaves: all runs share one program.
+    `on_record` sees a record of each strength, and ends the path there by returning True. `count` says how many weights
+    of a network are left, by default those that are not zero. `options` go to `SCA`. Strengths are leaves: all runs
+    share one program.
     """
     order = np.asarray(strengths, float)
     if order.ndim != 1 or len(order) == 0:
@@ -112,7 +112,7 @@ def path(
         kept.append(int(jnp.sum(w != 0)) if count is None else count(network))
         alive.append(_alive(problem.regularizer, w))
         record = {"strength": float(strength), "loss": float(rows[-1] @ share), "weights": kept[-1]}
-        if told is not None and told(record) is True:
+        if on_record is not None and on_record(record) is True:
             break
     order = order[: len(rows)]
     table = np.stack(rows)

@@ -37,11 +37,11 @@ def chosen(
     data: Any,
     validation: Any,
     *,
-    told: Callable[[dict[str, float]], Any] | None = None,
+    on_record: Callable[[dict[str, float]], Any] | None = None,
     agreed: Callable[[bool], bool] = bool,
     **options: Any,
 ) -> Path:
-    """The path of a problem whose sparse penalty has strength 1, up to a hopeless strength, or until `told` says so.
+    """The path of a problem whose sparse penalty has strength 1, up to a hopeless strength, until `on_record` ends it.
 
     `agreed` makes that one decision of several processes. `options` are those of `path`.
     """
@@ -49,13 +49,13 @@ def chosen(
 
     def watch(record: dict[str, float]) -> bool:
         over = hopeless(record)
-        return agreed((told is not None and told(record) is True) or over)
+        return agreed((on_record is not None and on_record(record) is True) or over)
 
-    return path(problem, STRENGTHS, params=params, data=data, validation=validation, told=watch, **options)
+    return path(problem, STRENGTHS, params=params, data=data, validation=validation, on_record=watch, **options)
 
 
 def until_hopeless(nothing: float) -> Callable[[dict[str, float]], bool]:
-    """Whether a path may end with a record, told one by one; `nothing` is the loss of outputs that are 0."""
+    """Whether a path may end with a record, given one by one; `nothing` is the loss of outputs that are 0."""
     best = {"loss": np.inf, "weights": np.inf}
 
     def hopeless(record: dict[str, float]) -> bool:
