@@ -147,7 +147,8 @@ def test_estimated_squares_are_unbiased():
     sca = scax.SCA(problem, surrogate="full", damping=rule)
     assert isinstance(sca.init(params).rules.damping.mean, jax.Array)
     state, batch = sca.init(params), (x, jnp.zeros((10, 2)))
-    exact = scax.SCA(problem, damping=rule, metric=None).step(state, batch)[1].damping
+    partial = scax.SCA(problem, damping=rule, metric=None)
+    exact = partial.step(partial.init(params), batch)[1].damping
     seen = [
         sca.step(dataclasses.replace(state, count=jnp.asarray(n)), batch)[1].damping / (1 + n / 25) for n in range(200)
     ]

@@ -107,7 +107,7 @@ class SCA:
         """What to deploy: the averaged iterate, or the last one where averaging of iterates is off."""
         w = state.w
         if state.mean is not None:
-            w = state.mean + (w - state.mean) * state.rules.iterate_average.share
+            w = state.mean + (w - state.mean) * state.rules.iterate_average.untried
         return state.layout.unflatten(w, state.frozen)
 
     def explain(self, params: PyTree, x: Any) -> str:
@@ -173,7 +173,9 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
         memory = _if_finite((1 - ρ) * memory + ρ * here.gradient(), memory)
     if mean is not None and active.iterate_average is not None:
         average = active.iterate_average
-        mean, judged = average.judge(remembered.iterate_average, mean, w, seen, time, alarm, here.objective_at)
+        mean, judged = average.judge(
+            remembered.iterate_average, mean, w, seen, proposal.clock, alarm, here.objective_at
+        )
         remembered = dataclasses.replace(remembered, iterate_average=judged)
     following = dataclasses.replace(
         state,

@@ -58,7 +58,7 @@ def test_the_step_minimizes_the_surrogate_with_rows_remembered(loss, outputs, n,
         δ, off, B = state.carried, state.carried - 0.5 * before.carried, state.rules.memory.rows
         y = problem.loss.targets(problem.ready(params, batch).y, outputs)
         slope = lin.vjp(problem.loss.gradient(lin.outputs + lin.jvp(δ), y) / len(batch[0]))
-        remembered = strength(sca, step, n) * B.T @ (B @ off)
+        remembered = strength(sca, step, n) * float(info.multiplier) * B.T @ (B @ off)
         gradient = (
             0.6 * slope + 0.4 * before.memory + LAM * (before.w + δ) + 2 * (float(info.damping) * off + remembered)
         )

@@ -13,8 +13,10 @@ W = jnp.zeros(3, jnp.float32)
 def test_a_fixed_damping_stays():
     rule = Fixed(0.3)
     tau, state = rule.propose(rule.init(W), seen(spread=5.0, n=100))
-    assert rule.update(state, outcome(False)) == state == ()
     np.testing.assert_allclose(tau, 0.3)
+    for accepted, wanted in ((False, 4 * 0.3), (False, 16 * 0.3), (True, 0.3)):  # but no refused step is tried again
+        state = rule.update(state, outcome(accepted))
+        np.testing.assert_allclose(rule.propose(state, seen())[0], wanted, rtol=1e-6)
 
 
 def test_recovering_damping():

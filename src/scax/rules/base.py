@@ -61,9 +61,6 @@ class Outcome:
 class Rule:
     """Abstract: `init` before the first step, `propose` before and `update` after every step."""
 
-    #: of a damping rule: a refused step raises it, so that the next one is another step
-    recovers: bool = True
-
     def init(self, w: Float[Array, "q"]) -> RuleState:
         """What the rule remembers before the first step, the weights being w."""
         raise NotImplementedError

@@ -71,8 +71,7 @@ class Progress(Rule):
         checks.positive("tolerance", self.tolerance)
 
     def init(self, w):
-        zero = jnp.zeros((), w.dtype)
-        return ProgressState(zero - 1, *([zero] * 7))
+        return ProgressState(-jnp.ones((), w.dtype), *(jnp.zeros((), w.dtype) for _ in range(7)))
 
     def propose(self, state, seen):
         n = seen.step.astype(state.time.dtype)

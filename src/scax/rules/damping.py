@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from .._struct import Number, static, struct
-from .base import Rule, Stateless
+from .base import Rule
 
 #: `Relative` measures every batch this far into a run, and then one batch in as many: S̄ is an average anyway.
 EVERY = 8
@@ -19,17 +19,26 @@ LARGEST_RISE = 1e10
 
 
 @struct
-class Fixed(Stateless):
-    """τ_n = value. After a refusal the step is shortened instead (`Acceptance`)."""
+class Fixed(Rule):
+    """τ_n = value; after k refusals in a row max(value, ε S) · 4^k, S the batch's curvature: the same step is not tried
+    again."""
 
     value: Number
-    recovers = False
 
     def __post_init__(self):
         checks.nonnegative("damping", self.value)
 
+    def init(self, w):
+        return jnp.ones((), w.dtype)
+
     def propose(self, state, seen):
-        return jnp.asarray(self.value), state
+        least = lambda: jnp.finfo(state.dtype).eps * seen.curvature()
+        base = jnp.asarray(self.value, state.dtype)
+        raised = jax.lax.cond(state > 1, lambda: jnp.maximum(base, least()) * state, lambda: base)
+        return raised, state
+
+    def update(self, state, outcome):
+        return jnp.where(outcome.accepted, 1, jnp.minimum(4 * state, LARGEST_RISE))
 
 
 @struct
@@ -70,7 +79,7 @@ class DampingState:
 @struct
 class Relative(Rule):
     """τ_n = share · κ · S̄_n · r(L) · (1 + t/scale)^growth · m · boost_n, a share of the curvature met so far;
-    r(L) = (20/L)^noise for 20 rows or more, (20/L)^(1 − q) for fewer.
+    r(L) = (20/L)^noise for 20 rows or more, (20/L)^min(noise, 1 − q) for fewer.
 
     S is a batch's curvature (`Seen.spread`: for the squared loss the average of ‖J_i − J̄‖², without the direction that
     all samples share), which τ competes with in the surrogate: measured in it, one number serves inputs, losses and
@@ -109,7 +118,7 @@ class Relative(Rule):
         valid = jnp.isfinite(now) & (now > 0)
         gain = jnp.maximum(1 / (measured(n) + 1), jnp.minimum(0.1, 1 / (measured(clock.time) + 1)))
         mean = mean + jnp.where(valid & measure, now - mean, 0) * jnp.where(mean > 0, gain, 1)  # S̄_n
-        few = jnp.where(seen.rows < ROWS, 1 - clock.stillness, self.noise)
+        few = jnp.where(seen.rows < ROWS, jnp.minimum(self.noise, 1 - clock.stillness), self.noise)
         level = self.share * seen.caution * (ROWS / seen.rows) ** few
         level = level * (1 + clock.time / self.scale) ** self.growth * clock.multiplier
         tau = level * jnp.maximum(mean, jnp.finfo(mean.dtype).eps) * state.boost

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from .. import checks
 from .._struct import Number, struct
-from .base import Scalar, Seen
+from .base import Reading, Scalar, Seen
 
 #: The average is compared with the iterate on one batch in so many, after as many free steps as the clock has.
 EVERY, FREE_STEPS = 8, 50
@@ -20,6 +20,7 @@ class AverageState:
     """How the average does."""
 
     share: Float[Array, ""]  # of w_{n+1}, once it is taken in
+    untried: Float[Array, ""]  # and until then, in what is deployed
     own: Float[Array, ""]  # mean of U at the average, on batches that neither was fitted to
     last: Float[Array, ""]  # and at the iterate
 
@@ -29,8 +30,9 @@ class IterateAverage:
     """w̄ ← w̄ + (w − w̄)(p + 1)/(t + p + 1): the iterates' average with weights growing like t^p, t the clock's time.
 
     Its age is about a (p + 2)th of what the clock counts: while the clock stands still it follows the iterates. An
-    iterate is taken in once a fresh batch has judged it, and not where that batch alarms; an average that is twice as
-    bad as the iterates starts again.
+    iterate is taken in once a fresh batch has judged it, and not where that batch alarms; until then the solution has
+    as much of it as the clock does not stand still, where single steps can go astray. An average that is twice as bad
+    as the iterates starts again.
     """
 
     power: Number
@@ -40,7 +42,7 @@ class IterateAverage:
 
     def init(self, w: Float[Array, "q"]) -> AverageState:
         one = jnp.ones((), w.dtype)
-        return AverageState(one, 0 * one, 0 * one)
+        return AverageState(one, jnp.ones((), w.dtype), 0 * one, jnp.zeros((), w.dtype))
 
     def update(self, mean: PyTree, w: PyTree, time: Any) -> PyTree:
         """The average with one more iterate."""
@@ -57,7 +59,7 @@ class IterateAverage:
         mean: Float[Array, "q"],
         w: Float[Array, "q"],
         seen: Seen,
-        time: Scalar,
+        clock: Reading,
         alarm: Bool[Array, ""],
         objective_at: Callable[[Float[Array, "q"]], Scalar],
     ) -> tuple[Float[Array, "q"], AverageState]:
@@ -70,6 +72,6 @@ class IterateAverage:
         track = lambda old, new: jnp.where(compare, jnp.where(is_first, new, old + (new - old) / EVERY), old)
         own, last = track(state.own, at_mean), track(state.last, now)
         astray = compare & (own - last > jnp.abs(last)) & (seen.step > FREE_STEPS)
-        return jnp.where(astray, w, mean), AverageState(
-            jnp.asarray(self.share(time), w.dtype), jnp.where(astray, last, own), last
-        )
+        share = jnp.asarray(self.share(clock.time), w.dtype)
+        after = AverageState(share, share * (1 - clock.stillness), jnp.where(astray, last, own), last)
+        return jnp.where(astray, w, mean), after

@@ -77,7 +77,7 @@ def propose(rules: Rules, states: RuleStates, seen: Seen) -> tuple[Proposal, Rul
     scalar = lambda name: jnp.asarray(values[name], dtype)
     return (
         Proposal(
-            step_size=scalar("step_size") * _shortening(rules, states, dtype),
+            step_size=scalar("step_size"),
             averaging=scalar("averaging"),
             carry=scalar("carry"),
             damping=scalar("damping"),
@@ -87,13 +87,6 @@ def propose(rules: Rules, states: RuleStates, seen: Seen) -> tuple[Proposal, Rul
         ),
         dataclasses.replace(states, **after),
     )
-
-
-def _shortening(rules: Rules, states: RuleStates, dtype: Any) -> Scalar:
-    """½ for every refusal in a row under a damping that does not change: a step that was refused is not tried again."""
-    if rules.damping.recovers:
-        return jnp.ones((), dtype)
-    return 0.5 ** states.acceptance.refusals.astype(dtype)
 
 
 def update(rules: Rules, states: RuleStates, outcome: Outcome) -> RuleStates:
