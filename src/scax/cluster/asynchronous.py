@@ -21,6 +21,7 @@ from jaxtyping import Array, PyTree
 
 from .. import checks
 from ..batch import Batch
+from ..rules.clock import StepCount
 from ..sca import SCA, State, check_sca
 from ..storage.checkpoint import load_checkpoint, save_checkpoint
 from ..tables.shuffle import Shuffle
@@ -148,6 +149,8 @@ def train_async(
     except ImportError:
         raise ImportError("train_async needs Ray: pip install 'scax[ray]'") from None
     check_sca(sca)
+    if sca.clock is None:  # fresh objectives that arrive late and out of order have no trend
+        sca = dataclasses.replace(sca, clock=StepCount())
     for name, value in (("steps", steps), ("workers", workers), ("batch_size", batch_size), ("every", every)):
         checks.whole_number(name, value, 1)
     staleness = 4 * workers if staleness is None else staleness

@@ -72,8 +72,8 @@ def merge(
     n, active = state.count, active_rules(sca)
     w = state.w + new.move / (1 + age / patience)
     mean = state.mean
-    if mean is not None and active.iterate_average is not None:
-        mean = jnp.where(complete, active.iterate_average.update(mean, state.w, jnp.maximum(n - 1, 0)), mean)
+    if mean is not None and state.rules.iterate_average is not None:
+        mean = jnp.where(complete, mean + (state.w - mean) * state.rules.iterate_average.share, mean)
     memory = state.memory
     if memory is not None and new.gradient is not None:
         memory = jnp.where(new.own, (1 - new.averaging) * memory + new.gradient, memory)
