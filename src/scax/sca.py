@@ -94,6 +94,10 @@ class SCA:
             return state
         return dataclasses.replace(state, memory=_gradient(self, state, self.problem.ready(params, batch)))
 
+    def on_all_rows(self) -> "SCA":
+        """The same method for batches that hold all rows."""
+        return dataclasses.replace(self, all_rows=True)
+
     def step(self, state: State, batch: Any) -> tuple[State, Info]:
         """One iteration on a mini-batch (x, y), (x, y, weight) or Batch. Pure; compiled once per batch shape."""
         if not isinstance(state, State):
@@ -106,7 +110,7 @@ class SCA:
     def solution(self, state: State) -> PyTree:
         """What to deploy: the averaged iterate, or the last one where averaging of iterates is off."""
         w = state.w
-        if state.mean is not None:
+        if state.mean is not None and state.rules.iterate_average is not None:
             w = state.mean + (w - state.mean) * state.rules.iterate_average.untried
         return state.layout.unflatten(w, state.frozen)
 
@@ -171,11 +175,9 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     memory = state.memory
     if memory is not None:
         memory = _if_finite((1 - ρ) * memory + ρ * here.gradient(), memory)
-    if mean is not None and active.iterate_average is not None:
-        average = active.iterate_average
-        mean, judged = average.judge(
-            remembered.iterate_average, mean, w, seen, proposal.clock, alarm, here.objective_at
-        )
+    average, so_far = active.iterate_average, remembered.iterate_average
+    if mean is not None and average is not None and so_far is not None:
+        mean, judged = average.judge(so_far, mean, w, seen, proposal.clock, alarm, here.objective_at)
         remembered = dataclasses.replace(remembered, iterate_average=judged)
     following = dataclasses.replace(
         state,

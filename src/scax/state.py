@@ -1,11 +1,15 @@
 """What the next step needs, and what a person wants to see of this one."""
 
+import functools
+import operator
+
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ._struct import static, struct
 from .layout import Layout
 from .rules.rules import RuleStates
 from .sharding.blocks import Partition
+from .status import Status
 
 
 @struct
@@ -46,6 +50,11 @@ class Info:
     clock: Float[Array, ""]  # t, which the schedules read: n, or less where fresh batches improve
     multiplier: Float[Array, ""]  # m, by which their improvement lowers τ
     reported: dict[str, Array]  # what the rules report, see `Rule.report`
+
+    @property
+    def is_end(self) -> Bool[Array, ""]:
+        """Whether nothing is left to gain, see `Status.is_end`."""
+        return functools.reduce(operator.or_, (self.status == code for code in Status if code.is_end))
 
     @property
     def records(self) -> dict[str, Array]:

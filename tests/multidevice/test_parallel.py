@@ -129,7 +129,7 @@ def test_rows_remembered_are_those_of_one_device(scheme, loss, n, x64):
             assert info.accepted
         ends.append(state)
     close(ends[1].w, ends[0].w, np.float64)
-    close(ends[1].metric.squares, ends[0].metric.squares, np.float64)
+    close(ends[1].rules.memory.squares, ends[0].rules.memory.squares, np.float64)
 
 
 BLOCKS = [

@@ -55,7 +55,7 @@ def test_records_hold_what_the_method_reports_and_what_is_measured(begin):
     session, seen = begin("run"), []
     go(session, on_record=seen.append)
     assert seen == sessions.read_metrics(session.folder)
-    reported = {"batch_loss", "accepted", "damping", "step_size"}
+    reported = {"batch_loss", "accepted", "damping", "step_size", "clock", "multiplier"}
     assert set(seen[0]) == reported | {"step", "seconds", "objective", "validation_loss", "RMSE"}
     assert seen[-1]["objective"] < 0.5 * seen[0]["objective"]
     assert all(a["seconds"] <= b["seconds"] for a, b in itertools.pairwise(seen))

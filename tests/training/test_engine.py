@@ -83,7 +83,7 @@ def test_records_are_averages_and_measures():
     assert records[-1][1]["objective"] == pytest.approx(
         float(PROBLEM.objective(sca.solution(carry.state), X, Y)), rel=1e-5
     )
-    assert set(records[0][1]) == {"batch_loss", "accepted", "damping", "step_size", "objective"}
+    assert set(records[0][1]) == {"batch_loss", "accepted", "damping", "step_size", "clock", "multiplier", "objective"}
 
 
 def test_a_record_before_the_first_step_and_twice_at_one():

@@ -88,13 +88,29 @@ def test_sca_keeps_the_box():
 
 
 def test_all_rows_in_every_step():
+    """SCA's steps are then Levenberg–Marquardt's."""
     sca = scax.SCA(PROBLEM)
     result = scax.train(sca, PARAMS, (X, Y), steps=6, batch_size=None, records=2)
-    state = sca.init(PARAMS)
+    state = (whole := scax.SCA(PROBLEM, all_rows=True)).init(PARAMS)
     for _ in range(6):
-        state, _ = sca.step(state, (X, Y))
+        state, _ = whole.step(state, (X, Y))
     np.testing.assert_allclose(result.state.w, state.w, rtol=1e-3, atol=1e-4)
     assert result.status == "steps"
+    more = scax.train(sca, PARAMS, (X, Y), steps=2, batch_size=None, records=1, state=result.state)
+    assert int(more.state.count) == 8
+    with pytest.raises(ValueError, match="state is none of this method's: make it with the same options"):
+        scax.train(sca, PARAMS, (X, Y), steps=2, batch_size=6, state=result.state)
+
+
+def test_a_run_on_all_rows_ends_where_nothing_is_left_to_gain():
+    """A linear model and a ridge: two steps or so, whatever was asked for."""
+    problem = scax.Problem(lambda w, x: x @ w, scax.Squared(), scax.L2(0.1))
+    result = scax.train(scax.SCA(problem), jnp.zeros((3, 1)), (X, Y), steps=500, batch_size=None, records=5)
+    assert result.status == "converged"
+    assert result.steps < 100
+    assert result.history["step"][-1] == result.steps
+    best = np.linalg.solve(X.T @ X / len(X) + 0.05 * np.eye(3), X.T @ Y / len(X))
+    np.testing.assert_allclose(np.asarray(result.params)[:, 0], best, rtol=1e-3, atol=1e-4)
 
 
 def test_how_a_run_ended():

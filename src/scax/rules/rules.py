@@ -60,7 +60,8 @@ PROPOSING = ("step_size", "averaging", "carry", "damping", "memory")
 def init(rules: Rules, w: Float[Array, "q"]) -> RuleStates:
     """Before the first step."""
     start = lambda rule: None if rule is None else rule.init(w)
-    return RuleStates(**{field.name: start(getattr(rules, field.name)) for field in dataclasses.fields(RuleStates)})
+    states: dict[str, Any] = {field.name: start(getattr(rules, field.name)) for field in dataclasses.fields(RuleStates)}
+    return RuleStates(**states)
 
 
 def propose(rules: Rules, states: RuleStates, seen: Seen) -> tuple[Proposal, RuleStates]:

@@ -88,7 +88,7 @@ def baseline(optimizer, problem: Problem, *, mean_power: Number | None = None) -
 def _init(self: Baseline, params: PyTree, layout: Layout) -> BaselineState:
     start, frozen = self.problem.regularizer.validate_start(layout.flatten(params)), layout.split(params)[1]
     trained = layout.leaves(start)
-    mean = None if self.average is None else self.average.init(trained)
+    mean = None if self.average is None else jax.tree.map(jnp.array, trained)
     optimizer = self.optimizer.init(trained)
     return BaselineState(trained, mean, optimizer, jnp.zeros((), jnp.int32), frozen, layout)
 

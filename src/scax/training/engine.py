@@ -89,7 +89,13 @@ def start(
     until: Callable[[Any, Any], Any] | None = None,
 ) -> Carry:
     """A run from params, or from a state that was trained before: copied, for the run consumes what it has."""
-    state, position = method.init(params) if state is None else state, feed.start(key)
+    first, position = method.init(params), feed.start(key)
+    if state is not None and jax.tree.structure(state) != jax.tree.structure(first):
+        raise ValueError(
+            "state is none of this method's: make it with the same options, and with batches of the same kind (all "
+            "rows, or some)."
+        )
+    state = first if state is None else state
     batches = feed.load(position, 1)[0]
     check_batches(feed, batches)
     return _copied(method, state, batches, position, stopping, until=until)

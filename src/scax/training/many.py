@@ -42,6 +42,8 @@ def train_many(
     goals = spread_goals(steps, records)
     shared = not isinstance(method, (list, tuple)) or hasattr(method, "init")  # optax's optimizers are tuples
     method = check_method(method) if shared else _stacked([check_method(one) for one in method], runs)
+    if batch_size is None and callable(getattr(method, "on_all_rows", None)):
+        method = method.on_all_rows()
     problem = method.problem
     if problem.manifold is not None:
         raise ValueError("train_many does not gather the neighbor pairs of a manifold penalty: use scax.train.")

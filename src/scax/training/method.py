@@ -1,5 +1,6 @@
 """What the engine trains with: SCA, a baseline, or a method of your own."""
 
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -33,6 +34,9 @@ class Method(Protocol):
 
     A method may set `solves_prox = True`: it minimizes a surrogate that contains the whole penalty, so that a run with
     a nonsmooth one may end with exact zeros (`scax.finish`).
+
+    It may have `on_all_rows()`: the method to take where every batch holds all rows. The info of its steps then has
+    `is_end`, and a run ends after the first step for which that is true.
     """
 
     @property
@@ -108,6 +112,21 @@ def check_method(method: Any) -> Any:
 def solves_prox(method: Any) -> bool:
     """Whether a run with a nonsmooth penalty may end with exact zeros."""
     return bool(getattr(method, "solves_prox", False))
+
+
+def for_all_rows(method: Any, params: PyTree, state: Any = None) -> tuple[Any, Callable[[Any, Any], Any] | None]:
+    """(the method for batches that hold all rows, what ends its run); itself where a state is no state of that one."""
+    if not callable(getattr(method, "on_all_rows", None)):
+        return method, None
+    other = method.on_all_rows()
+    if state is not None and jax.tree.structure(other.init(params)) != jax.tree.structure(state):
+        return method, None
+    return other, is_end
+
+
+def is_end(state: Any, info: Any) -> Array:
+    """Whether a step found nothing left to gain."""
+    return info.is_end
 
 
 def reported_names(method: Any, state: Any, batch: Any) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from . import engine
 from .evaluation import Objective, evaluate, spread_rows
 from .feed import is_feed, rows_in_memory
 from .finish import finish as sparse_end
-from .method import check_method, solves_prox
+from .method import check_method, for_all_rows, solves_prox
 
 #: Rows on which the objective is measured, at least, at a record that is not the last.
 WATCHED = 512
@@ -27,7 +27,8 @@ MOST_ROWS = 65_536
 class Result:
     """`params` is what to deploy; `history` maps names to arrays, one entry per record; `state` can be trained on.
 
-    `steps` were taken; `status` says why no more: "steps" (all that were asked for) or "callback" (it returned True).
+    `steps` were taken; `status` says why no more: "steps" (all that were asked for), "callback" (it returned True), or
+    "converged" (all rows in every step, and nothing left to gain).
     """
 
     params: PyTree
@@ -55,11 +56,12 @@ def train(
     """Train `params` with a method (`SCA`, `baseline`, or one of your own) on data (x, y) or (x, y, weight), or a feed.
 
     Batches go through the rows epoch by epoch, in an order drawn from `key`; batch_size=None takes all rows in every
-    step. At about `records` evenly spaced steps the history gets the step, seconds, averages of what the steps since
-    the last record reported (the batch loss, whether SCA's steps were accepted, …), the objective U on training rows
-    and, given `validation`, the average loss there, both for the solution that would be deployed then. U is measured on
-    no more rows than the steps between two records have seen, 512 at least, and at the end on all; with `records` a
-    list of steps, always on all. `callback` sees each record as a dict; if it returns True, training stops there.
+    step, which makes SCA's steps Levenberg–Marquardt's and ends the run where nothing is left to gain. At about
+    `records` evenly spaced steps the history gets the step, seconds, averages of what the steps since the last record
+    reported (the batch loss, whether SCA's steps were accepted, …), the objective U on training rows and, given
+    `validation`, the average loss there, both for the solution that would be deployed then. U is measured on no more
+    rows than the steps between two records have seen, 512 at least, and at the end on all; with `records` a list of
+    steps, always on all. `callback` sees each record as a dict; if it returns True, training stops there.
     `unlabeled` rows take part in a manifold penalty.
 
     With a nonsmooth penalty SCA takes `finish` more steps on all rows (`scax.finish`; 0: none), so that weights which
@@ -81,11 +83,14 @@ def train(
     if not jnp.issubdtype(getattr(key, "dtype", bool), jax.dtypes.prng_key) or key.shape:
         raise TypeError(f"key must be one random key, such as jax.random.key(0), got {key!r}.")
 
-    carry = engine.start(method, params, feed, key, state=state)
+    until = None
+    if batch_size is None and not is_feed(data):
+        method, until = for_all_rows(method, params, state)
+    carry = engine.start(method, params, feed, key, state=state, until=until)
     history: dict[str, list[float]] = {}
-    run, done, status = engine.run(method, Objective(watched, unseen)), 0, "steps"
+    run, done, status = engine.run(method, Objective(watched, unseen), until=until), 0, "steps"
     for part in engine.drive(run, carry, feed, goals, each_record=callback is not None):
-        carry, done = part.carry, part.step
+        carry, done, status = part.carry, part.step, "converged" if part.is_over else "steps"
         for record in part.records:
             record = {name: value if name == "step" else float(value) for name, value in record.items()}
             for name, value in record.items():
