@@ -9,6 +9,11 @@ from .. import checks
 from .._struct import Number, struct
 from ..batch import Pairs
 
+#: Rows with more columns than this are compared all with all: a tree would look at nearly all of them too.
+MOST_TREE_COLUMNS = 15
+#: Distances computed at a time, in rows × rows.
+BLOCK_SIZE = 1 << 22
+
 
 @struct
 class Graph:
@@ -76,17 +81,48 @@ def knn_graph(x, k: int = 5, *, width: float | None = None) -> Graph:
     `width` is the median distance to a neighbor unless given. Labeled and unlabeled rows may be stacked:
     `scax.train(..., unlabeled=x_unlabeled)` wants the graph of `np.vstack([x, x_unlabeled])`.
     """
-    from sklearn.neighbors import NearestNeighbors
-
     checks.features("x", x, np.asarray(x).dtype)
     rows = np.asarray(x).reshape(np.shape(x)[0], -1)
     if not 1 <= k < len(rows):
         raise ValueError(f"k={k} neighbors out of {len(rows)} rows: k must be between 1 and {len(rows) - 1}.")
     if width is not None:
         checks.positive("width", width)
-    distance, index = NearestNeighbors(n_neighbors=k).fit(rows).kneighbors()  # a row is not its own neighbor
+    distance, index = nearest_rows(rows.astype(np.float64), k)
     if width is None:
         width = float(np.median(distance)) or 1.0
     closeness = np.exp(-((distance / width) ** 2) / 2)
     dtype = jax.dtypes.canonicalize_dtype(rows.dtype)
     return Graph(jnp.asarray(index, jnp.int32), jnp.asarray(closeness, dtype))
+
+
+def nearest_rows(rows: Float[np.ndarray, "n d"], k: int) -> tuple[Float[np.ndarray, "n k"], Int[np.ndarray, "n k"]]:
+    """Distance to and place of the k nearest other rows of every row, nearest first."""
+    if rows.shape[1] <= MOST_TREE_COLUMNS:
+        return _nearest_by_tree(rows, k)
+    return _nearest_by_products(rows, k)
+
+
+def _nearest_by_tree(rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    from scipy.spatial import KDTree
+
+    distance, index = map(np.asarray, KDTree(rows).query(rows, k + 1))
+    itself = index == np.arange(len(rows))[:, None]
+    itself[:, -1] |= ~itself.any(axis=1)  # with more than k copies of a row, the row itself need not be among the k + 1
+    return distance[~itself].reshape(-1, k), index[~itself].reshape(-1, k)
+
+
+def _nearest_by_products(rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """‖x_i − x_j‖² = ‖x_i‖² + ‖x_j‖² − 2 x_iᵀx_j finds the neighbors; their distances are then computed directly."""
+    n, _ = rows.shape
+    centered = rows - rows.mean(axis=0)
+    squares = np.sum(centered**2, axis=1)
+    distance, index = np.empty((n, k)), np.empty((n, k), np.int64)
+    for part in np.array_split(np.arange(n), -(-n * n // BLOCK_SIZE)):
+        apart = squares - 2 * centered[part] @ centered.T  # ‖x_i‖² changes no order
+        apart[np.arange(len(part)), part] = np.inf
+        nearest = np.argpartition(apart, k - 1, axis=1)[:, :k]
+        exact = np.linalg.norm(rows[part][:, None] - rows[nearest], axis=2)
+        order = np.argsort(exact, axis=1, kind="stable")
+        distance[part] = np.take_along_axis(exact, order, axis=1)
+        index[part] = np.take_along_axis(nearest, order, axis=1)
+    return distance, index
