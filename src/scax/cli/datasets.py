@@ -31,8 +31,9 @@ def datasets(
 
 
 def _show(data_dir: Path | None, json: bool) -> None:
+    from .._cache import cache_folder
     from ..tables.bundled import BUNDLED
-    from ..tables.datasets import REMOTE, DatasetError, cache_folder, find
+    from ..tables.datasets import REMOTE, DatasetError, find
 
     lines = [(n, b.rows, b.columns, b.target, "bundled", b.about) for n, b in BUNDLED.items()]
     for name, about in REMOTE.items():

@@ -5,6 +5,7 @@ import sys
 
 import typer
 
+from .._cache import set_environment
 from . import interrupts
 from .errors import INTERRUPTED, LAUNCHED, LOST, explain, fail
 
@@ -47,6 +48,7 @@ def app() -> None:
     """Run the command. What a user can put right is a line on stderr and exit code 2, not a traceback."""
     # The factorizations here are small: one thread is as fast, and on cores shared with other programs far faster.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    set_environment()
     try:
         with interrupts.listen():
             try:

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from .._cache import stored_programs
 from ..losses import Loss
 from ..models import MLP
 from ..models.compact import used, weights_used
@@ -194,7 +195,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
 
     def _train(self, x, targets, weight, held, max_iter: int, random: np.random.RandomState) -> None:
         """Epochs until the loss stops falling; sets the learned attributes."""
-        with jax.enable_x64(True):
+        with stored_programs(), jax.enable_x64(True):
             params = to_params(self.coefs_, self.intercepts_, self._output_offset)
             method = self._method(params, self.alpha_)
             key = jax.random.key(np.uint32(random.randint(2**32, dtype=np.uint32)))
@@ -250,7 +251,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
         count = strength.passes(n, batch_size)
         seed = np.uint32(random.randint(2**32, dtype=np.uint32))
         splits = []
-        with jax.enable_x64(True):
+        with stored_programs(), jax.enable_x64(True):
             key = jax.random.key(seed)
             params = to_params(self.coefs_, self.intercepts_, self._output_offset)
             for _ in range(strength.repeats(n)):
@@ -280,7 +281,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
         """
         rows = np.sort(random.permutation(len(x))[: strength.MOST_PATH_ROWS])
         held = self._held_out(y[rows], strength.FRACTION, random)
-        with jax.enable_x64(True):
+        with stored_programs(), jax.enable_x64(True):
             start = self._drawn(targets, random) if again else (self.coefs_, self.intercepts_)
             params = to_params(*start, self._output_offset)
             method = self._method(params, 1.0)

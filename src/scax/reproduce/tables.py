@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..tables.datasets import REMOTE, DatasetError, cache_folder, find, folders, verify
+from .._cache import cache_folder
+from ..tables.datasets import REMOTE, DatasetError, find, folders, verify
 from .configs import Row
 
 

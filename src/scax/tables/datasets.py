@@ -7,11 +7,11 @@ import dataclasses
 import gzip
 import hashlib
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .._cache import cache_folder
 from .download import DownloadError, download
 
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
@@ -80,17 +80,6 @@ REMOTE = {
         ("SUSY.csv",), (f"{UCI}/00279/SUSY.csv.gz",), None, header=False, task="classification",
     ),
 }  # fmt: skip
-
-
-def cache_folder() -> Path:
-    """Where downloads are kept, by the customs of the system."""
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "scax"
 
 
 def folders(data_dir: Path | None = None) -> list[Path]:
