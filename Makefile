@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# --no-compile: Python compiles what it imports; all of it at once takes half a minute.
+INSTALL := $(PIP) install -qq --no-compile $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) --editable
 
 # One stamp per set of dependencies: the demo does not wait for the development tools.
 CREATED := $(VENV)/.created
@@ -18,11 +20,15 @@ EIGHT_DEVICES := JAX_PLATFORMS=cpu NPROC=16 XLA_FLAGS="$${XLA_FLAGS:-} --xla_for
 CORE := tests/agreement tests/linearize tests/losses tests/regularizers tests/test_compat.py tests/test_compilation.py \
 	tests/rules tests/test_sca.py tests/training tests/estimators/test_checks.py tests/models/test_compact.py
 
+# One test file or folder per package that pyproject.toml names: where a release that is too old would show.
+BOUNDS := tests/bridges tests/cli/test_bad_input.py tests/cli/test_live.py tests/cluster tests/report tests/storage \
+	tests/tables tests/test_extras.py
+
 # Some tests wait for processes they started: three at a time keep two cores busy.
 TESTS := $(BIN)/python -m pytest -n 3 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test core torch coverage lint format bench clean
+.PHONY: help demo test core oldest torch coverage lint format wheel bench clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -35,7 +41,12 @@ test: $(DEV)  ## Run the tests, then those for several devices
 	@$(EIGHT_DEVICES) $(TESTS) --timeout-method=thread tests/multidevice
 
 core: $(DEV)  ## Run the tests that another release of JAX would break first
-	@$(TESTS) $(CORE)
+	@$(TESTS) $(or $(TESTED),$(CORE))
+
+oldest:  ## Test the oldest releases that pyproject.toml allows, in .venv-oldest
+	@mkdir -p build
+	@$(PYTHON) tools/oldest.py > build/oldest.txt
+	@$(MAKE) VENV=.venv-oldest CONSTRAINTS=build/oldest.txt TESTED="$(CORE) $(BOUNDS)" core
 
 coverage: $(DEV)  ## The same, and the lines they did not reach
 	@$(TESTS) --cov --cov-report= --ignore=tests/multidevice
@@ -44,7 +55,7 @@ coverage: $(DEV)  ## The same, and the lines they did not reach
 
 torch: $(DEV)  ## Install PyTorch too, and run its tests: the others leave it out
 	@echo "Installing PyTorch into $(VENV)"
-	@$(PIP) install -qq --no-compile --editable '.[dev,torch]'
+	@$(INSTALL) '.[dev,torch]'
 	@$(BIN)/python -m pytest tests/bridges/test_torch.py tests/examples -k torch
 
 lint: $(DEV)  ## Check the format, the style and the types
@@ -55,6 +66,9 @@ lint: $(DEV)  ## Check the format, the style and the types
 format: $(DEV)  ## Format the code and repair what ruff can repair
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+wheel: $(DEV)  ## Build sdist and wheel into dist/, and try them in a new environment
+	@$(BIN)/python tools/try_wheel.py
 
 bench: $(RUNTIME)  ## Run the benchmarks
 	@$(BIN)/python -m benchmarks.run
@@ -69,13 +83,12 @@ $(CREATED):
 	@$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); echo "Could not create $(VENV) with $(PYTHON): is Python's venv module installed (Debian: python3-venv)?" >&2; exit 1; }
 	@touch $@
 
-# --no-compile: Python compiles what it imports; all of it at once takes half a minute.
 $(RUNTIME): pyproject.toml | $(CREATED)
-	@echo "Installing scax and what it needs into $(VENV)"
-	@$(PIP) install -qq --no-compile --editable .
+	@echo "Installing scax and what its command needs into $(VENV)"
+	@$(INSTALL) '.[cli]'
 	@touch $@
 
 $(DEV): pyproject.toml | $(CREATED)
 	@echo "Installing scax and the development tools into $(VENV)"
-	@$(PIP) install -qq --no-compile --editable '.[dev]'
+	@$(INSTALL) '.[dev]'
 	@touch $(RUNTIME) $@

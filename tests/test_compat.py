@@ -24,10 +24,12 @@ def test_the_releases_between_them_pass(version, recwarn):
     assert not recwarn.list
 
 
-def test_the_kernel_is_not_traced_without_a_gpu(monkeypatch):
-    monkeypatch.setattr(cholesky, "has_gpu", lambda: False)
-    monkeypatch.setattr(cholesky, "in_one_kernel", lambda matrix, right: pytest.fail("traced"))
-    jax.make_jaxpr(cholesky.solve_positive)(jnp.eye(20, dtype=jnp.float32), jnp.ones(20, jnp.float32))
+@pytest.mark.parametrize("gpu", [False, True])
+def test_the_kernel_is_traced_only_where_there_is_a_gpu(monkeypatch, gpu):
+    monkeypatch.setattr(cholesky, "has_gpu", lambda: gpu)
+    solve = lambda matrix, right: cholesky.solve_positive(matrix, right)  # a new function: JAX keeps traces of old ones
+    program = jax.make_jaxpr(solve)(jnp.eye(20, dtype=jnp.float32), jnp.ones(20, jnp.float32))
+    assert ("pallas_call" in str(program)) == gpu
 
 
 def test_sizes_of_a_scan():

@@ -1,6 +1,8 @@
-"""What is said about the extras, in messages, documents and examples, is what pyproject.toml has."""
+"""Extras: what documents and messages say of them is what pyproject.toml has, and a missing one is a sentence."""
 
+import importlib
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -27,19 +29,103 @@ def test_every_extra_that_is_named_exists():
 
 
 def test_the_readme_lists_them():
-    (told,) = re.findall(r"^Extras are named in brackets.*?\n\n", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)
-    assert set(re.findall(r"`([a-z]+)`", told)) == EXTRAS.keys() - {"dev"}
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text[text.index("\n## Install") + 1 :].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `([a-z]+)` \|", section, re.M)) == EXTRAS.keys() - {"dev"}
 
 
-def test_without_onnx_and_ray_one_line_says_what_to_install(tmp_path, monkeypatch):
+def installed(part: str, package: str, extra: str) -> str:
+    return f"{part} needs {package}, which is not installed: pip install 'scax[{extra}]'"
+
+
+@pytest.mark.parametrize("package", ["flax", "equinox", "torch"])
+def test_bridges(package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        getattr(scax, f"from_{package}")(None)
+    assert str(caught.value) == installed(f"scax.from_{package}", package, package)
+
+
+def test_onnx_ray_and_tensorboard(tmp_path, monkeypatch):
     net = scax.MLP((2, 1))
     params, rows = net.init(jax.random.key(0)), (np.ones((4, 2), np.float32), np.ones(4, np.float32))
     scax.save(tmp_path / "m.safetensors", net, params, loss=scax.Squared())
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(scax.storage.FileError) as caught:
+    with pytest.raises(ModuleNotFoundError) as caught:
         scax.load(tmp_path / "m.safetensors").to_onnx(tmp_path / "m.onnx")
-    assert str(caught.value) == "ONNX files need the onnx package: pip install 'scax[onnx]'"
+    assert str(caught.value) == installed("Model.to_onnx", "onnx", "onnx")
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError) as caught:
+    with pytest.raises(ModuleNotFoundError) as caught:
         scax.train_async(scax.SCA(scax.Problem(net.apply, scax.Squared(), scax.L2(0.1))), params, rows, steps=1)
-    assert str(caught.value) == "train_async needs Ray: pip install 'scax[ray]'"
+    assert str(caught.value) == installed("scax.train_async", "ray", "ray")
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    from scax.runs.tensorboard import require
+
+    with pytest.raises(ModuleNotFoundError) as caught:
+        require()
+    assert str(caught.value) == installed("--tensorboard", "tensorboardX", "tensorboard")
+
+
+#: (packages that are missing, code, last line of stderr, exit code)
+WITHOUT = {
+    "estimators": (
+        ["sklearn"], "import scax; scax.estimators",
+        "scax._extras.MissingPackageError: " + installed("scax.estimators", "scikit-learn", "sklearn"), 1,
+    ),
+    "table": (
+        ["polars"], "import scax; scax.tables.open_table('t.csv').blocks().__next__()",
+        "scax._extras.MissingPackageError: " + installed("Reading a table", "polars", "cli"), 1,
+    ),
+    "report": (
+        ["matplotlib"], "import scax.report.build",
+        "scax._extras.MissingPackageError: " + installed("A report", "matplotlib", "cli"), 1,
+    ),
+    "bundled data": (
+        ["sklearn"], "from scax.tables.bundled import bundled; bundled('iris')",
+        "scax._extras.MissingPackageError: " + installed("The bundled data set", "scikit-learn", "sklearn"), 1,
+    ),
+    "command": (
+        ["typer", "rich", "polars"], "import scax.cli; scax.cli.app()",
+        "scax: " + installed("The scax command", "typer", "cli"), 2,
+    ),
+    "a command's report": (
+        ["matplotlib"], "import sys; sys.argv = ['scax', 'report', 'run']; import scax.cli; scax.cli.app()",
+        "scax: " + installed("A report", "matplotlib", "cli"), 2,
+    ),
+    "a command's terminal": (
+        ["rich"], "import sys; sys.argv = ['scax', 'compare', 'iris']; import scax.cli; scax.cli.app()",
+        "scax: " + installed("The scax command", "rich", "cli"), 2,
+    ),
+}  # fmt: skip
+
+
+HIDE = """
+import sys
+class Hide:
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in {missing}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Hide)
+"""
+
+
+@pytest.mark.parametrize("case", WITHOUT)
+def test_a_missing_package_is_one_sentence(case, tmp_path):
+    missing, code, line, end = WITHOUT[case]
+    (tmp_path / "t.csv").write_text("a,y\n1,2\n3,4\n")
+    (tmp_path / "run").mkdir()
+    code = HIDE.format(missing=missing) + code
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert run.stderr.strip().splitlines()[-1:] == [line], run.stderr
+    assert run.returncode == end
+    assert end == 1 or len(run.stderr.strip().splitlines()) == 1
+
+
+def test_other_packages_that_are_missing_are_not_explained_away():
+    """A package of the core, or one inside a package of an extra: the error stays what it is."""
+    from scax._extras import required_by
+
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'polars.nothing'$"), required_by("This"):
+        importlib.import_module("polars.nothing")
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'nothing_of_ours'$"), required_by("This"):
+        importlib.import_module("nothing_of_ours")

@@ -1,5 +1,5 @@
 """python -m scax"""
 
-from .cli.main import app
+from .cli import app
 
 app()

@@ -105,4 +105,4 @@ def test_without_tensorboard_one_line_says_what_to_install(refused, monkeypatch)
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     regression(Path("t.csv"))
     told = refused("train", "t.csv", "--target", "price", "--tensorboard", "events")
-    assert told == "scax: --tensorboard needs tensorboardX: pip install 'scax[tensorboard]'\n"
+    assert told == "scax: --tensorboard needs tensorboardX, which is not installed: pip install 'scax[tensorboard]'\n"

@@ -53,7 +53,7 @@ def test_make_and_pip():
             assert re.search(rf"^{words[1]}:", makefile, flags=re.M), command
             subprocess.run(["make", "-n", words[1]], cwd=ROOT, check=True, capture_output=True)
         elif words[0] == "pip":
-            assert words == ["pip", "install", "."], command
+            assert words in (["pip", "install", "."], ["pip", "install", ".[cli]"]), command
     assert project["readme"] == "README.md"
 
 

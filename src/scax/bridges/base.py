@@ -1,7 +1,6 @@
 """What every bridge gives, what it needs, and what it refuses."""
 
 import dataclasses
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -20,18 +19,6 @@ class Bridge:
     params: PyTree
     apply: Callable[[PyTree, Array], Array]
     load: Callable[[PyTree], Any]
-
-
-def need(package: str, caller: str) -> Any:
-    """The package of an extra, or one line that says what to install."""
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package:
-            raise
-    raise ModuleNotFoundError(
-        f"scax.{caller} needs {package}, which is not installed: pip install 'scax[{package}]'", name=package
-    )
 
 
 def refuse_training_mode(caller: str, where: str, what: str, remedy: str) -> ValueError:

@@ -5,7 +5,8 @@ from typing import Any
 import jax
 from jaxtyping import Array, PyTree
 
-from .base import Bridge, need, refuse_training_mode
+from .._extras import required_by
+from .base import Bridge, refuse_training_mode
 
 
 def from_equinox(model: Any, state: Any = None) -> Bridge:
@@ -17,7 +18,8 @@ def from_equinox(model: Any, state: Any = None) -> Bridge:
 
     Layers with an inference mode must be in it: `eqx.nn.inference_mode(model)`.
     """
-    eqx = need("equinox", "from_equinox")
+    with required_by("scax.from_equinox"):
+        import equinox as eqx
     if not callable(model):
         raise TypeError(f"model must be a callable Equinox module, got {model!r}.")
     for path, layer in jax.tree_util.tree_leaves_with_path(model, is_leaf=lambda node: hasattr(node, "inference")):

@@ -5,7 +5,8 @@ from typing import Any
 import jax
 from jaxtyping import Array, PyTree
 
-from .base import Bridge, need, refuse_training_mode
+from .._extras import required_by
+from .base import Bridge, refuse_training_mode
 
 
 def from_flax(module: Any, variables: PyTree = None, **call: Any) -> Bridge:
@@ -19,8 +20,9 @@ def from_flax(module: Any, variables: PyTree = None, **call: Any) -> Bridge:
     Batch normalization must use its running averages and dropout must be off: `model.eval()` in NNX, the module's own
     option (`use_running_average`, `deterministic`) in Linen. Neither changes in training.
     """
-    flax = need("flax", "from_flax")
-    from flax import linen, nnx
+    with required_by("scax.from_flax"):
+        import flax
+        from flax import linen, nnx
 
     if isinstance(module, linen.Module):
         if variables is None or "params" not in variables:

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from .base import Bridge, need, refuse_training_mode
+from .._extras import required_by
+from .base import Bridge, refuse_training_mode
 
 EVAL = "Call module.eval() before from_torch(module)."
 
@@ -28,7 +29,9 @@ def from_torch(module: Any) -> Bridge:
     Batch normalization and dropout must be in eval mode. The module is exported when apply first sees rows of some
     shape; an operator without a translation is refused then, by name.
     """
-    torch = need("torch", "from_torch")
+    with required_by("scax.from_torch"):
+        import torch as package
+    torch: Any = package  # a type checker would look for its names in this file, which is called torch too
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"module must be a torch.nn.Module, got {module!r}.")
     _refuse_training_mode(torch, module)

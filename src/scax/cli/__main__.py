@@ -1,5 +1,5 @@
 """python -m scax.cli"""
 
-from .main import app
+from . import app
 
 app()

@@ -5,6 +5,8 @@ import os
 import sys
 from typing import NoReturn
 
+from .._extras import explain_missing
+
 USAGE = 2  # what the user can put right
 INTERRUPTED = 130  # Ctrl-C, as shells count it
 LOST = 75  # a process of the same run is gone
@@ -27,7 +29,8 @@ def explain(error: BaseException) -> str | None:
     if isinstance(error, OSError) and error.errno is not None:
         return _system(error)
     if isinstance(error, ModuleNotFoundError):
-        return f"the package {error.name} is not installed. Install it: pip install {error.name}"
+        missing = explain_missing("The scax command", error)
+        return missing or f"the package {error.name} is not installed. Install it: pip install {error.name}"
     if any(
         kind.__name__ in {"TableError", "FileError", "RunFolderError", "DatasetError"} for kind in type(error).__mro__
     ):

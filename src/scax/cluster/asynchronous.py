@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from .. import checks
+from .._extras import required_by
 from ..batch import Batch
 from ..rules.clock import StepCount
 from ..sca import SCA, State, check_sca
@@ -144,10 +145,8 @@ def train_async(
     The history has one entry: changes taken in, their mean and greatest age, how many were refused as too old, and
     deaths; ages and the mean batch loss since the server last started.
     """
-    try:
+    with required_by("scax.train_async"):
         import ray
-    except ImportError:
-        raise ImportError("train_async needs Ray: pip install 'scax[ray]'") from None
     check_sca(sca)
     if sca.clock is None:  # fresh objectives that arrive late and out of order have no trend
         sca = dataclasses.replace(sca, clock=StepCount())

@@ -4,11 +4,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.ticker import Formatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from .._extras import required_by
 from ..training.scores import roc
 from .numbers import short, ticks
 from .svg import FAINT, GRID, INK, SERIES, SHADES, figure, styled, to_svg
+
+with required_by("A report"):
+    from matplotlib.patches import Rectangle
+    from matplotlib.ticker import Formatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 MOST_CLASSES = 20  # named, and their counts written, in a confusion matrix
 
@@ -215,8 +219,6 @@ def confusion(name: str, truth: np.ndarray, prediction: np.ndarray, classes: Seq
 
 
 def _square(x: float, y: float, color: str):
-    from matplotlib.patches import Rectangle
-
     return Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=color, edgecolor=GRID, linewidth=0.5)
 
 

@@ -4,11 +4,14 @@ import io
 import re
 from typing import Any, cast
 
-import matplotlib
+from .._extras import required_by
 
-matplotlib.use("Agg")
+with required_by("A report"):
+    import matplotlib
 
-from matplotlib.figure import Figure
+    matplotlib.use("Agg")
+
+    from matplotlib.figure import Figure
 
 # Colors are placeholders: each is replaced by a CSS variable of the page. Their digits mean nothing.
 INK, GRID, FAINT = "#010203", "#010204", "#010205"

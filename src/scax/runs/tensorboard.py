@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from .._extras import required_by
 from ..storage.run_folder import RunFolderError
 from ..training.scores import SCORES
 
@@ -35,8 +36,6 @@ class EventFiles:
 
 def require() -> Any:
     """tensorboardX's writer, or what to install."""
-    try:
+    with required_by("--tensorboard"):
         from tensorboardX import SummaryWriter
-    except ModuleNotFoundError:
-        raise RunFolderError("--tensorboard needs tensorboardX: pip install 'scax[tensorboard]'") from None
     return SummaryWriter

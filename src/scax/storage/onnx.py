@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._extras import required_by
 from ..tables.schema import Column
 from .errors import FileError
 from .model import Model
@@ -53,10 +54,8 @@ class _Graph:
 
 def export(model: Model, path: str | os.PathLike) -> None:
     """See Model.to_onnx."""
-    try:
+    with required_by("Model.to_onnx"):
         import onnx
-    except ImportError:
-        raise FileError("ONNX files need the onnx package: pip install 'scax[onnx]'") from None
     graph = _Graph()
     z = _network(graph, model, _inputs(graph, model))
     _predictions(graph, model, z)

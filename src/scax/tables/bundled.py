@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .._extras import required_by
+
 
 @dataclasses.dataclass(frozen=True)
 class Arrays:
@@ -33,7 +35,8 @@ class Bundled:
 
 def _sklearn(name: str, **options) -> Callable[[], Any]:
     def load():
-        from sklearn import datasets
+        with required_by("The bundled data set"):
+            from sklearn import datasets
 
         return getattr(datasets, f"load_{name}")(**options)
 

@@ -4,11 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import polars as pl
 
+from .._extras import required_by
 from .columns import MISSING, MISSING_CODE, UNSEEN_CODE, Numbers, Opaque, Values
 from .csv_blocks import CsvText
 from .errors import TableError
+
+with required_by("Reading a table"):
+    import polars as pl
 
 #: what polars raises on data it cannot read; a panic of its Rust side is no Exception
 _FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
