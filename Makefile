@@ -24,11 +24,15 @@ CORE := tests/agreement tests/linearize tests/losses tests/regularizers tests/te
 BOUNDS := tests/bridges tests/cli/test_bad_input.py tests/cli/test_live.py tests/cluster tests/report tests/storage \
 	tests/tables tests/test_extras.py
 
+# README, the guides and docs/: their links, names, numbers and examples.
+DOCS := tests/test_guides.py tests/test_extras.py tests/test_packaging.py tests/cli/test_readme.py \
+	tests/reproduce/test_docs.py tests/examples
+
 # Some tests wait for processes they started: three at a time keep two cores busy.
 TESTS := $(BIN)/python -m pytest -n 3 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test core oldest torch coverage lint format wheel bench clean
+.PHONY: help demo test core oldest docs torch coverage lint format wheel bench clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +51,9 @@ oldest:  ## Test the oldest releases that pyproject.toml allows, in .venv-oldest
 	@mkdir -p build
 	@$(PYTHON) tools/oldest.py > build/oldest.txt
 	@$(MAKE) VENV=.venv-oldest CONSTRAINTS=build/oldest.txt TESTED="$(CORE) $(BOUNDS)" core
+
+docs: $(DEV)  ## Check what the documents say: links, names, commands, examples
+	@$(TESTS) $(DOCS)
 
 coverage: $(DEV)  ## The same, and the lines they did not reach
 	@$(TESTS) --cov --cov-report= --ignore=tests/multidevice
