@@ -67,14 +67,14 @@ def mutate_header(data: bytes, rng: random.Random) -> bytes:
     header, rest = json.loads(data[8 : 8 + size]), data[8 + size :]
     described = json.loads(header["__metadata__"]["description"])
     for _ in range(rng.choice([1, 1, 2, 3])):
-        _edit(rng.choice([header, described, described]), rng)
+        edit(rng.choice([header, described, described]), rng)
     if isinstance(header.get("__metadata__"), dict):
         header["__metadata__"]["description"] = json.dumps(described)
         header["__metadata__"]["sha256"] = "0" * 64
     return container.seal(header, [rest]) + rest
 
 
-def _edit(value, rng: random.Random) -> None:
+def edit(value, rng: random.Random, strange: list = STRANGE) -> None:
     """Change one entry somewhere in a JSON value."""
     for _ in range(rng.randrange(1, 7)):
         if isinstance(value, dict) and value:
@@ -92,7 +92,7 @@ def _edit(value, rng: random.Random) -> None:
         elif choice == 1 and isinstance(value, list):
             value.append(value[key])
         else:
-            value[key] = copy.deepcopy(rng.choice(STRANGE))
+            value[key] = copy.deepcopy(rng.choice(strange))
         return
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rich import box
 from rich.console import Console
@@ -12,6 +12,7 @@ from rich.table import Table
 
 from ..report.numbers import margin
 from ..report.summary import NEAR, Interval, best, headline, missing, places, rows, without_score
+from ..storage.run_files import Comparison
 from ..storage.run_folder import FORMAT, environment
 from ..tables import Preprocess, open_table
 from ..tables.bundled import BUNDLED, Arrays, bundled
@@ -67,7 +68,7 @@ def _from_table(name: str, path: Path, target: str, task: str, drop: tuple[str, 
     return Arrays(name, x.astype(float), y.astype(int), target, kind, tuple(map(str, goal.classes)))
 
 
-def run(data: Arrays, settings: dict[str, Any], *, quiet: bool, command: str) -> dict[str, Any]:
+def run(data: Arrays, settings: dict[str, Any], *, quiet: bool, command: str) -> Comparison:
     """Run all methods; the content of results.json."""
     console = Console(stderr=True)
     columns = (
@@ -88,7 +89,7 @@ def run(data: Arrays, settings: dict[str, Any], *, quiet: bool, command: str) ->
         "name": data.name, "target": data.target, "rows": len(data.x), "columns": data.x.shape[1],
         "classes": list(data.classes),
     }  # fmt: skip
-    return {
+    whole = {
         "format": FORMAT,
         "kind": "compare",
         "command": command,
@@ -97,9 +98,10 @@ def run(data: Arrays, settings: dict[str, Any], *, quiet: bool, command: str) ->
         "environment": environment(),
         **found,
     }
+    return cast(Comparison, whole)
 
 
-def show(results: dict[str, Any]) -> None:
+def show(results: Comparison) -> None:
     """The table in the terminal."""
     console = Console()
     data, run = results["dataset"], results["settings"]
@@ -150,7 +152,7 @@ def show(results: dict[str, Any]) -> None:
     )
 
 
-def brief(results: dict[str, Any], folder: Path) -> dict[str, Any]:
+def brief(results: Comparison, folder: Path) -> dict[str, Any]:
     """The final table for machines."""
     return {
         "dataset": results["dataset"]["name"],

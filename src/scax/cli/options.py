@@ -1,14 +1,14 @@
 """Reading options that are more than a number, and refusing absurd ones."""
 
-import math
-
 from .errors import UserError
 
 
 def absurd(name: str, value: float | int, least: float | int, most: float | int) -> None:
     """Refuse a value outside a range in which it could mean anything."""
-    if not math.isfinite(value) or not least <= value <= most:
-        raise UserError(f"--{name} is {value:g}: it must be between {least:,.10g} and {most:,.10g}.")
+    from ..runs.config import outside
+
+    if reason := outside(name, value, least, most):
+        raise UserError(reason)
 
 
 def names(option: str, text: str) -> list[str]:

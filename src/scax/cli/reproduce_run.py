@@ -21,7 +21,8 @@ from ..reproduce.susy import susy
 from ..reproduce.tables import load
 from ..reproduce.tables import susy as susy_table
 from ..reproduce.words import mse, score, seconds
-from ..storage.run_folder import FORMAT, RunFolderError, environment, free, locked, read_json
+from ..storage.run_files import read_json
+from ..storage.run_folder import FORMAT, RunFolderError, environment, free, locked
 from ..storage.whole import write_text
 from . import interrupts
 

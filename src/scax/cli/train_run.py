@@ -13,6 +13,7 @@ from rich.console import Console
 from ..cluster import hosts
 from ..report.numbers import number
 from ..runs import session as sessions
+from ..runs.checks import check_folder
 from ..runs.config import TrainConfig
 from ..runs.reading import survey
 from ..runs.tensorboard import EventFiles
@@ -63,7 +64,7 @@ def again(folder: Path, save_every: float, machine: bool, events: Path | None = 
         else:
             print(f"{folder} is complete: there is nothing left to do.")
         return
-    sessions.check(folder)
+    check_folder(folder)
     with locked(folder) if hosts.first() else contextlib.nullcontext(), _resumable(folder):
         with interrupts.anywhere():
             session = sessions.resume(folder)

@@ -102,8 +102,10 @@ def damping(name: str, steps: np.ndarray, tau: np.ndarray, accepted: np.ndarray)
             ax.set_ylabel(label)
             ax.set_xscale("log")
         above.set_yscale("log")
-        floor = float(np.nanmin(tau))
-        above.set_ylim(floor / 2, max(float(np.nanmax(tau)) * 2, floor * 20))
+        positive = tau[np.isfinite(tau) & (tau > 0)]
+        if len(positive):
+            floor = float(positive.min())
+            above.set_ylim(floor / 2, max(float(positive.max()) * 2, floor * 20))
         above.yaxis.set_major_locator(LogLocator(numticks=4))
         above.yaxis.set_major_formatter(Ticks())
         above.yaxis.set_minor_formatter(NullFormatter())

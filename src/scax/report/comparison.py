@@ -1,17 +1,17 @@
 """The page of a `scax compare` run."""
 
 from html import escape
-from typing import Any
 
 import numpy as np
 
+from ..storage.run_files import Comparison
 from ..training.scores import one_class
 from . import charts, page
 from .numbers import margin
 from .summary import NEAR, Interval, Row, best, headline, missing, places, rows, without_score
 
 
-def comparison_page(results: dict[str, Any]) -> str:
+def comparison_page(results: Comparison) -> str:
     """The whole document, from the content of results.json."""
     table = rows(results)
     name = results["dataset"]["name"]
@@ -41,7 +41,7 @@ def comparison_page(results: dict[str, Any]) -> str:
     )
 
 
-def _what(results) -> str:
+def _what(results: Comparison) -> str:
     data, run = results["dataset"], results["settings"]
     widths = "/".join(map(str, results["network"]))
     return (
@@ -52,7 +52,7 @@ def _what(results) -> str:
     )
 
 
-def _task(results) -> str:
+def _task(results: Comparison) -> str:
     return "regression" if results["task"] == "regression" else "classification"
 
 
@@ -60,7 +60,7 @@ def _times(n: int) -> str:
     return "once" if n == 1 else f"{n} times"
 
 
-def _how_to_read(results) -> str:
+def _how_to_read(results: Comparison) -> str:
     score = results["score"]
     better = "higher" if score["larger_is_better"] else "lower"
     tried = len(results["grid"]["rates"]) * len(results["grid"]["decays"])
@@ -75,7 +75,7 @@ def _how_to_read(results) -> str:
     ).rstrip()
 
 
-def _table(results, table: list[Row]) -> str:
+def _table(results: Comparison, table: list[Row]) -> str:
     score = results["score"]["name"]
     head = [
         "", "objective", "less SCA’s", f"test {score}", "less SCA’s",
@@ -119,7 +119,7 @@ def _colors(table: list[Row]) -> list[int]:
     return [0 if row.name == "sca" else next(others, 9) for row in table]
 
 
-def _curves(results, table: list[Row]) -> list[str]:
+def _curves(results: Comparison, table: list[Row]) -> list[str]:
     ends = np.array(results["ends"], float)
     score = results["score"]["name"]
     out = []
@@ -141,7 +141,7 @@ def _curves(results, table: list[Row]) -> list[str]:
     return out
 
 
-def _closer(results, table: list[Row]) -> list[str]:
+def _closer(results: Comparison, table: list[Row]) -> list[str]:
     truth, task, out = np.array(results["truth"], float), results["task"], []
     shown = results["methods"].get("sca") or next(iter(results["methods"].values()))
     z = np.array(shown["outputs"], float)
@@ -162,8 +162,8 @@ def _closer(results, table: list[Row]) -> list[str]:
         svg = charts.confusion("confusion", truth, np.argmax(z, axis=1), results["dataset"]["classes"])
         note = f"Held-out rows of the first repeat, {shown['label']}; shade: share of the true class."
         out.append(page.chart("Confusion matrix", svg, note))
-    if "sca" in results["methods"]:
-        seen = results["methods"]["sca"]["curves"]
+    seen = results["methods"]["sca"]["curves"] if "sca" in results["methods"] else {}
+    if "damping" in seen and "accepted" in seen:
         tau, taken = np.array(seen["damping"], float), np.array(seen["accepted"], float)
         svg = charts.damping("damping", np.array(results["ends"], float), tau, taken)
         note = "SCA’s damping looks after itself; a step that would do harm is not taken. Bold: mean over repeats."
@@ -171,7 +171,7 @@ def _closer(results, table: list[Row]) -> list[str]:
     return out
 
 
-def _settings(results) -> list[tuple[str, str]]:
+def _settings(results: Comparison) -> list[tuple[str, str]]:
     run, env = results["settings"], results["environment"]
     rates = ", ".join(f"{r:g}" for r in results["grid"]["rates"])
     packages = ", ".join(f"{name} {version}" for name, version in env["packages"].items() if version)

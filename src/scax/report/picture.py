@@ -2,16 +2,16 @@
 
 import re
 from importlib import resources
-from typing import Any
 
 import numpy as np
 
+from ..storage.run_files import Comparison
 from .charts import Curve, draw_curves
 from .summary import rows
 from .svg import figure, styled, to_svg
 
 
-def picture(results: dict[str, Any]) -> str:
+def picture(results: Comparison) -> str:
     """Objective against iterations and against seconds, side by side."""
     table, ends = rows(results), np.array(results["ends"], float)
     with styled({"font.size": 9}):

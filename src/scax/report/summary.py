@@ -1,9 +1,11 @@
 """What a comparison says, in numbers: means with intervals, paired differences, iterations to a level."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+
+from ..storage.run_files import Comparison, MethodResults
 
 
 class Interval(NamedTuple):
@@ -38,7 +40,7 @@ REFERENCE = "adam"  # whose final objective the others are asked to reach
 NEAR = 0.1  # "near the best": at most this far above the lowest final objective of any method, in each repeat
 
 
-def rows(results: dict[str, Any]) -> list[Row]:
+def rows(results: Comparison) -> list[Row]:
     """One row per method, in the order they ran."""
     methods, steps = results["methods"], results["settings"]["steps"]
     ours = methods.get("sca")
@@ -87,7 +89,7 @@ def best(table: list[Row], larger_is_better: bool) -> dict[str, set[str]]:
     return out
 
 
-def setting(method: dict[str, Any]) -> str:
+def setting(method: MethodResults) -> str:
     chosen = method["setting"]
     if chosen is None:
         return "defaults"
@@ -105,12 +107,12 @@ def interval(values) -> Interval:
     return Interval(float(known.mean()), float(stdtrit(n - 1, 0.975) * known.std(ddof=1) / math.sqrt(n)))
 
 
-def _finals(method: dict[str, Any]) -> np.ndarray:
+def _finals(method: MethodResults) -> np.ndarray:
     """Each repeat's final objective, on the rows of the curves."""
     return np.array([repeat[-1] for repeat in method["curves"]["objective"]], float)
 
 
-def iterations_to(method: dict[str, Any], levels: np.ndarray, ends: list[int]) -> int | None:
+def iterations_to(method: MethodResults, levels: np.ndarray, ends: list[int]) -> int | None:
     """The median over repeats of the first recorded iteration at or below the repeat's level."""
     firsts = []
     for curve, level in zip(method["curves"]["objective"], levels, strict=True):
@@ -127,7 +129,7 @@ def _difference(method, ours, key: str, of=lambda values: values) -> Interval | 
     return interval([None if a is None or b is None else a - b for a, b in pairs])
 
 
-def headline(results: dict[str, Any], table: list[Row]) -> str:
+def headline(results: Comparison, table: list[Row]) -> str:
     """The finding in a sentence or two, whichever way it went."""
     ours = next((r for r in table if r.name == "sca"), None)
     others = [r for r in table if r.name != "sca" and math.isfinite(r.objective.mean)]
@@ -155,7 +157,7 @@ def headline(results: dict[str, Any], table: list[Row]) -> str:
     return " ".join(said)
 
 
-def without_score(results: dict[str, Any]) -> str:
+def without_score(results: Comparison) -> str:
     """A sentence on repeats whose held-out rows are of one class; empty where there are none."""
     less, all_, name = len(results["one_class"]), results["settings"]["repeats"], results["score"]["name"]
     if not less:
@@ -165,7 +167,7 @@ def without_score(results: dict[str, Any]) -> str:
     return f"In {less} of {all_} repeats the rows held out are of one class: the {name} is that of the others."
 
 
-def missing(results: dict[str, Any]) -> str:
+def missing(results: Comparison) -> str:
     """What stands in place of a score that is not finite."""
     return "–" if len(results["one_class"]) == results["settings"]["repeats"] else "diverged"
 

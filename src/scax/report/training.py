@@ -7,8 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from ..runs.config import TrainConfig, load
-from ..storage.run_folder import FORMAT, RunFolderError, read_json
+from ..runs.config import FILE, TrainConfig, load
+from ..storage.run_files import (
+    Environment,
+    PathSummary,
+    TrainResults,
+    read_environment,
+    read_metrics,
+    read_path,
+    read_results,
+    read_schema,
+)
+from ..storage.run_folder import RunFolderError
+from ..tables import Schema
 from ..training.scores import one_class
 from . import charts, page
 from .numbers import number
@@ -24,26 +35,31 @@ class Run:
     name: str
     folder: Path
     config: TrainConfig
-    environment: dict[str, Any]
-    schema: dict[str, Any]
+    environment: Environment
+    schema: Schema
     records: list[dict[str, Any]]
-    results: dict[str, Any] | None
-    path: dict[str, Any] | None = None  # how a strength was chosen
+    results: TrainResults | None
+    path: PathSummary | None = None  # how a strength was chosen
 
 
 def read_run(folder: Path) -> Run:
-    from ..runs.session import read_metrics
-
-    environment = read_json(folder / "environment.json")
-    if environment.get("format", 0) > FORMAT:
-        raise RunFolderError(f"{folder} was written by a newer scax (format {environment['format']}): update scax.")
-    records = read_metrics(folder)
+    environment, records = read_environment(folder), read_metrics(folder)
     if not records:
         raise RunFolderError(f"{folder} has no records yet. Go on: scax resume {folder}")
-    results = read_json(folder / "results.json") if (folder / "results.json").exists() else None
-    config, schema = load(folder / "config.toml"), read_json(folder / "schema.json")
-    path = read_json(folder / "path.json") if (folder / "path.json").exists() else None
-    return Run(folder.resolve().name, folder, config, environment, schema, records, results, path)
+    run = Run(
+        name=folder.resolve().name,
+        folder=folder,
+        config=load(folder / FILE),
+        environment=environment,
+        schema=read_schema(folder),
+        records=records,
+        results=read_results(folder),
+        path=read_path(folder),
+    )
+    classes = len(run.schema.target.classes)
+    if run.results is not None and run.results["task"] == "multiclass" and classes != run.results["network"][-1]:
+        raise RunFolderError(f"{folder}: schema.json has {classes} classes and results.json others. Restore them.")
+    return run
 
 
 def training_page(runs: list[Run]) -> str:
@@ -77,7 +93,7 @@ def _headline(run: Run, several: bool) -> str:
     final, rows = run.results["final"], run.results["rows"]
     widths = "/".join(map(str, run.results["network"]))
     told = f"{start}A {widths} network after {run.config.steps:,} iterations on {rows['train']:,} rows"
-    alike = name in final and final[name] is None and one_class(run.results["task"], run.results["truth"])
+    alike = name in final and final[name] is None and one_class(run.results["task"], run.results.get("truth", []))
     if name in final and not alike:
         told += f": {name} {number(final[name])} on {rows['validation']:,} rows held out"
     if run.results["kept"] == "best":
@@ -157,7 +173,7 @@ def _paths(runs: list[Run]) -> list[str]:
 def _closer(run: Run, number: int, several: bool) -> list[str]:
     out, tag, of = [], f"run{number}", f", {run.name}" if several else ""
     found = run.results
-    if found is not None and "outputs" in found:
+    if found is not None and "outputs" in found and "truth" in found:
         z, truth = np.array(found["outputs"], float), np.array(found["truth"], float)
         if found["task"] == "regression":
             svg = charts.scatter(f"{tag}-predicted", truth, z[:, 0], run.config.target)
@@ -169,7 +185,7 @@ def _closer(run: Run, number: int, several: bool) -> list[str]:
             svg = charts.roc_chart(f"{tag}-roc", [(run.name, z[:, 0], truth, number % 10, True)])
             out.append(page.chart(f"ROC curve{of}", svg, "Rows held out."))
         else:
-            classes = [str(c) for c in run.schema["target"]["classes"]]
+            classes = [str(c) for c in run.schema.target.classes]
             svg = charts.confusion(f"{tag}-confusion", truth, np.argmax(z, axis=1), classes)
             out.append(page.chart(f"Confusion matrix{of}", svg, "Rows held out; shade: share of the true class."))
     steps, tau, taken = (_column(run, name) for name in ("step", "damping", "accepted"))
@@ -193,14 +209,13 @@ def _details(runs: list[Run]) -> list[str]:
             found = f"{run.path['penalty'].capitalize()}({run.path['strengths'][run.path['chosen']]:.3g}), found"
             penalty = f"{penalty} + {found}" if penalty else found
         hidden = "/".join(map(str, config.hidden)) or "none"
-        columns = run.schema["columns"]
-        used = [c["name"] for c in columns if c["kind"] != "dropped"]
+        used = [c.name for c in run.schema.used]
         shown = ", ".join(used[:40]) + (", …" if len(used) > 40 else "")
         out += [
             f"<h2>Settings{f' of {escape(run.name)}' if len(runs) > 1 else ''}</h2>",
             page.facts(
                 [
-                    ("table", f"{Path(config.table).name}, {run.schema['rows']:,} rows"),
+                    ("table", f"{Path(config.table).name}, {run.schema.rows:,} rows"),
                     ("columns used", shown),
                     ("target", config.target),
                     ("hidden layers", f"{hidden}, {config.activation}"),

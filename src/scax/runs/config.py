@@ -2,12 +2,17 @@
 
 import dataclasses
 import difflib
-import math
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+from .._text import printable
+from .._untrusted import Unreadable, check, read_text
 from ..storage.run_folder import RunFolderError
+
+FILE = "config.toml"
+MOST_BYTES = 4 << 20  # of a config file: names of columns can be many
+MOST_LAYERS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,9 +48,8 @@ class TrainConfig:
             ("batch_size", 1, 1e6),
             ("validation", 0, 0.9), ("seed", 0, 2**31 - 1), ("max_levels", 2, 100_000),
         ):  # fmt: skip
-            value = getattr(self, name)
-            if not math.isfinite(value) or not least <= value <= most:
-                return f"--{name.replace('_', '-')} is {value:g}: it must be between {least:,.10g} and {most:,.10g}."
+            if reason := outside(name.replace("_", "-"), getattr(self, name), least, most):
+                return reason
         if self.keep not in KEEPS:
             return f"--keep is {self.keep!r}: choose {' or '.join(KEEPS)}."
         if self.task not in TASKS:
@@ -53,7 +57,11 @@ class TrainConfig:
         if self.activation not in ACTIVATIONS:
             return f"--activation is {self.activation!r}: choose {', '.join(ACTIVATIONS)}."
         if any(not 1 <= width <= 100_000 for width in self.hidden):
-            return f"--hidden is {','.join(map(str, self.hidden))}: widths must be between 1 and 100,000."
+            return f"--hidden is {','.join(map(str, self.hidden[:20]))}: widths must be between 1 and 100,000."
+        if len(self.hidden) > MOST_LAYERS:
+            return f"--hidden has {len(self.hidden):,} layers: at most {MOST_LAYERS:,} are built."
+        if "\0" in self.table or not _is_text(self.table):
+            return f"{printable(self.table, 200)}: the name of a table must be UTF-8 text. Rename the file."
         if self.strength == "auto":
             if self.penalty not in SPARSE:
                 return f"--penalty is {self.penalty!r} and --strength auto: choose --penalty {', '.join(SPARSE)}."
@@ -69,6 +77,19 @@ class TrainConfig:
         if self.l1 == 0 and self.l2 == 0 and self.log == 0 and self.group == 0:
             return "Every penalty has strength 0: some penalty keeps the weights bounded; --l2 1e-6 is almost none."
         return None
+
+
+def outside(name: str, value: float, least: float, most: float) -> str | None:
+    """What is wrong with a number outside a range in which it could mean anything; None inside."""
+    if least <= value <= most:
+        return None
+    told = "too large" if abs(value) >= 1e300 else f"{value:g}"
+    return f"--{name} is {told}: it must be between {least:,.10g} and {most:,.10g}."
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can be written into a file: one that is not UTF-8 has characters that are none."""
+    return name.encode(errors="replace").decode() == name
 
 
 SPARSE = ("l1", "log", "group")
@@ -93,34 +114,40 @@ def _literal(value: Any) -> str:
     return repr(value)
 
 
-def read_toml(path: Path, known: list[str]) -> dict[str, Any]:
+def read_toml(path: Path, known: list[str], *, follow: bool = True) -> dict[str, Any]:
     """The keys and values of a config file, dashes and underscores alike; an unknown key is an error."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(read_text(path, follow=follow, most=MOST_BYTES))
     except FileNotFoundError:
         raise RunFolderError(f"{path} does not exist: check the path.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RunFolderError(f"{path} is not valid TOML: {error}.") from None
+    except Unreadable as error:
+        raise RunFolderError(f"{path} {error}.") from None
+    except RecursionError:
+        raise RunFolderError(f"{path} is not valid TOML: it is nested too deeply.") from None
+    except ValueError as error:  # a TOMLDecodeError, a number of thousands of digits, a day that does not exist
+        raise RunFolderError(f"{path} is not valid TOML: {printable(str(error), 200)}.") from None
     out = {}
     for key, value in found.items():
         name = key.replace("-", "_")
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0)
-            raise RunFolderError(f"{path}: there is no option {key!r}. The nearest is {near[0]!r}.")
+            near = difflib.get_close_matches(name[:40], known, n=1, cutoff=0)
+            raise RunFolderError(f"{path}: there is no option {key[:40]!r}. The nearest is {near[0]!r}.")
         out[name] = value
     return out
 
 
 def load(path: Path) -> TrainConfig:
-    """The config of a run folder."""
-    names = [field.name for field in dataclasses.fields(TrainConfig)]
-    values = read_toml(path, names)
-    kinds = {field.name: field.type for field in dataclasses.fields(TrainConfig)}
+    """The config of a run folder, from its config.toml."""
+    kinds = get_type_hints(TrainConfig)
+    values = read_toml(path, list(kinds), follow=False)
     for name, value in values.items():
-        wanted = {str: str, int: int, float: (int, float), bool: bool}.get(kinds[name], list)  # type: ignore[arg-type]
-        if not isinstance(value, wanted) or (isinstance(value, bool) and kinds[name] is not bool):
-            raise RunFolderError(f"{path}: {name} is {value!r}, which it cannot be. Restore the file.")
-    try:
-        return TrainConfig(**values)
-    except TypeError:
-        raise RunFolderError(f"{path} lacks an option: restore the file, or train again.") from None
+        try:
+            check(value, kinds[name], name)
+        except Unreadable as error:
+            raise RunFolderError(f"{path} {error}. Restore the file.") from None
+    if lacking := [name for name in ("table", "target") if name not in values]:
+        raise RunFolderError(f"{path} lacks {lacking[0]!r}: restore the file, or train again.")
+    config = TrainConfig(**values)
+    if reason := config.problems():
+        raise RunFolderError(f"{path}: {reason}")
+    return config

@@ -57,7 +57,7 @@ def survey(config: TrainConfig, progress: Callable[[int], Any] | None = None) ->
 
 def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path) -> Data:
     """Encode the table: into memory, or a large one into shards under the folder."""
-    split, digest = _split(config), _digest(config.table)
+    split, key = _split(config), digest(config.table)
     size = table.bytes * (4 if config.table.endswith(".gz") else 1)
     if size <= LARGE_FILE:
         x, y, *held = preprocess.arrays(table, split)
@@ -71,7 +71,7 @@ def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path
         raise RunFolderError(f"{table.name} leaves no rows to train on: lower --validation.")
     held_out = (held[0], held[1]) if held and len(held[0]) else None
     warnings = _untrained(preprocess, feed.data.y) if isinstance(feed, Rows) else ()
-    return Data(preprocess, feed, held_out, rows, digest, warnings)
+    return Data(preprocess, feed, held_out, rows, key, warnings)
 
 
 def _untrained(preprocess: Preprocess, y: Any) -> tuple[str, ...]:
@@ -101,6 +101,7 @@ def _split(config: TrainConfig) -> Split:
     return Split(config.validation, config.seed)
 
 
-def _digest(path: str) -> str:
+def digest(path: str) -> str:
+    """What a table is recognized by when a run is gone on with."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -26,8 +26,23 @@ from ..models import MLP
 from ..problem import Problem
 from ..regularizers import L1, L2, GroupLasso, LogSum, Regularizer, neuron_groups
 from ..sca import SCA
-from ..storage import load_checkpoint, save, save_checkpoint, write_text
-from ..storage.run_folder import FORMAT, RunFolderError, aside, environment, read_json, write_json
+from ..storage import load_checkpoint, read_info, save, save_checkpoint, write_text
+from ..storage.run_files import (
+    CHECKPOINT,
+    ENVIRONMENT,
+    METRICS,
+    MODEL,
+    PATH,
+    PREPROCESS,
+    RESULTS,
+    SCHEMA,
+    PathSummary,
+    read_environment,
+    read_metrics,
+    read_path,
+    read_preprocess,
+)
+from ..storage.run_folder import FORMAT, RunFolderError, aside, environment, write_json
 from ..tables import Preprocess, Table, open_table
 from ..training import engine
 from ..training.evaluation import Objective, evaluate, outputs
@@ -35,13 +50,12 @@ from ..training.feed import Shards
 from ..training.finish import finish as sparse_end
 from ..training.scores import SCORES, score
 from ..training.stopping import Best, Stopping
-from ..training.strength import MOST_ROWS, chosen, in_use, known, set_aside, summary
+from ..training.strength import MOST_ROWS, chosen, in_use, set_aside, summary
 from . import config as configs
+from .checks import check_folder, check_info, check_sizes
 from .config import TrainConfig
-from .reading import HELD_OUT, SHARDS, Data, read
+from .reading import HELD_OUT, SHARDS, Data, digest, read
 
-MODEL, CHECKPOINT, METRICS = "model.safetensors", "checkpoint.safetensors", "metrics.jsonl"
-PATH = "path.json"  # how the strength was chosen, in a run with --strength auto
 RECORDS = 100
 WATCHED = 8192  # training rows the objective is measured on
 FINISHED = 65_536  # training rows on which a sparse run ends
@@ -62,7 +76,7 @@ class Session:
         self.net = network((schema.width, *config.hidden, schema.outputs), config.activation)
         loss = {"regression": losses.Squared, "binary": losses.Logistic, "multiclass": losses.Softmax}[data.task]()
         params = self._first()
-        self.path = known(folder / PATH) if config.strength and (folder / PATH).exists() else None
+        self.path: PathSummary | None = read_path(folder) if config.strength else None
         self.problem = Problem(self.net.apply, loss, penalty(config, params, self.strength))
         parallel = hosts.parallel(self.problem.regularizer)
         self.method = SCA(self.problem, parallel=parallel)
@@ -132,13 +146,12 @@ class Session:
         if hosts.agreed(should_stop()):
             return False
         names = list(self.data.preprocess.schema.features)
-        self.path = summary(found, self.net) | {"penalty": config.penalty, "names": names}
         self._begin(found.solution)
         self.save()  # before the path: a run that has its path goes on from its checkpoint
         if hosts.first():
-            write_json(self.folder / PATH, self.path)
+            write_json(self.folder / PATH, summary(found, self.net) | {"penalty": config.penalty, "names": names})
         hosts.meet()
-        self.path = read_json(self.folder / PATH)  # process 0's, and its network: others may differ in rounding
+        self.path = read_path(self.folder)  # process 0's, and its network: others may differ in rounding
         regularizer = penalty(self.config, params, self.strength)
         self.problem = dataclasses.replace(self.problem, regularizer=regularizer)
         self.method = dataclasses.replace(self.method, problem=self.problem)
@@ -166,21 +179,18 @@ class Session:
         if not hosts.first():
             return
         info = {"step": self.step, "seconds": self.seconds, "digest": self.data.digest}
-        save_checkpoint(self.folder / CHECKPOINT, self.carry, info)
+        save_checkpoint(self.folder / CHECKPOINT, self.carry, info, follow=False)
 
     def restore(self) -> None:
         """Back to the folder's checkpoint; later lines of metrics.jsonl are dropped, they will be written again."""
         carry, info = load_checkpoint(self.folder / CHECKPOINT, self.carry)
-        if info.get("digest") != self.data.digest:
-            raise RunFolderError(
-                f"{self.config.table} has changed since the run was started: put the old table back, or train anew."
-            )
+        check_info(self.folder, info, self.config, self.data.digest)
         self.carry = self.place(carry)
-        self.step, self.seconds = int(info["step"]), float(info["seconds"])
+        self.step, self.seconds = info["step"], float(info["seconds"])
         if not hosts.first():
             return
         kept = [r for r in read_metrics(self.folder) if r["step"] <= self.step]
-        write_text(self.folder / METRICS, "".join(json.dumps(r) + "\n" for r in kept))
+        write_text(self.folder / METRICS, "".join(json.dumps(r) + "\n" for r in kept), follow=False)
 
     def go(
         self,
@@ -254,9 +264,13 @@ class Session:
         solution = self.best.params if kept == "best" else engine.solution(self.method, self.carry.state)
         # exact zeros where the penalty makes them; on a sample of the rows where they are streamed
         solution = sparse_end(self.problem, solution, self.feed.sample(FINISHED))
+        if not records or records[-1]["step"] != self.step:
+            raise RunFolderError(
+                f"{self.folder / METRICS} has no record of step {self.step:,}. Restore it, or run again."
+            )
         final = records[-1]
         if kept == "best":
-            final = min(records, key=lambda r: np.inf if r["validation_loss"] is None else r["validation_loss"])
+            final = min(records, key=lambda r: np.inf if r.get("validation_loss") is None else r["validation_loss"])
         if not self.problem.regularizer.is_smooth:
             final = final | self._kept(solution) | self._scores(solution)  # of the network with its zeros
         results: dict[str, Any] = {
@@ -293,8 +307,9 @@ class Session:
             loss=self.problem.loss,
             preprocess=self.data.preprocess,
             info=info,
+            follow=False,
         )
-        write_json(self.folder / "results.json", results)
+        write_json(self.folder / RESULTS, results)
         return results
 
 
@@ -319,10 +334,10 @@ def start(folder: Path, config: TrainConfig, table: Table, preprocess: Preproces
     with aside(folder) as working:
         data = read(config, table, preprocess, working)
         session = Session(working, config, data)
-        write_text(working / "config.toml", configs.to_toml(dataclasses.asdict(config)))
-        write_json(working / "environment.json", {"format": FORMAT, "command": command, **environment()})
-        write_json(working / "preprocess.json", preprocess.to_json())
-        write_json(working / "schema.json", preprocess.schema.to_json())
+        write_text(working / configs.FILE, configs.to_toml(dataclasses.asdict(config)))
+        write_json(working / ENVIRONMENT, {"format": FORMAT, "command": command, **environment()})
+        write_json(working / PREPROCESS, preprocess.to_json())
+        write_json(working / SCHEMA, preprocess.schema.to_json())
         write_text(working / METRICS, "")
         session.save()
     session.folder = folder
@@ -331,50 +346,18 @@ def start(folder: Path, config: TrainConfig, table: Table, preprocess: Preproces
     return session
 
 
-def check(folder: Path) -> None:
-    """Refuse a folder that is not one of ours."""
-    if not folder.is_dir():
-        raise RunFolderError(f"{folder} is not a run folder: give the folder that `scax train` made.")
-    if not (folder / "config.toml").is_file():
-        raise RunFolderError(f"{folder} has no config.toml: it is not a folder that `scax train` made.")
-
-
 def resume(folder: Path) -> Session:
     """The run of a folder, where its checkpoint left it."""
-    check(folder)
-    about = read_json(folder / "environment.json")
-    if not isinstance(about, dict) or not isinstance(about.get("format", 0), int):
-        raise RunFolderError(f"{folder / 'environment.json'} is damaged. Restore it, or run again.")
-    if about.get("format", 0) > FORMAT:
-        raise RunFolderError(f"{folder} was written by a newer scax: update scax.")
-    config = configs.load(folder / "config.toml")
-    if reason := config.problems():
-        raise RunFolderError(f"{folder / 'config.toml'}: {reason}")
-    preprocess = Preprocess.from_json(read_json(folder / "preprocess.json"))
+    check_folder(folder)
+    read_environment(folder)
+    config, preprocess = configs.load(folder / configs.FILE), read_preprocess(folder)
+    schema = preprocess.schema
+    check_sizes(folder, (schema.width, *config.hidden, schema.outputs))
     table = open_table(config.table, header=config.header, encoding=config.encoding)
+    check_info(folder, read_info(folder / CHECKPOINT), config, digest(config.table))
     session = Session(folder, config, read(config, table, preprocess, folder))
     session.restore()
     return session
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The records of a run; a last line that was cut off is left out."""
-    try:
-        lines = (folder / METRICS).read_text(encoding="utf-8").split("\n")
-    except FileNotFoundError:
-        return []
-    except UnicodeDecodeError:
-        raise RunFolderError(f"{folder / METRICS} is damaged: it is not text.") from None
-    records = []
-    for number, line in enumerate(lines[:-1], 1):
-        try:
-            record = json.loads(line)
-            if not isinstance(record["step"], int):
-                raise TypeError(record["step"])
-        except (json.JSONDecodeError, TypeError, KeyError):
-            raise RunFolderError(f"{folder / METRICS} is damaged in line {number}.") from None
-        records.append(record)
-    return records
 
 
 def goals(steps: int) -> list[int]:

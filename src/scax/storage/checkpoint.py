@@ -4,6 +4,7 @@ Any pytree will do: the state of SCA or of a baseline, the stream of batches, ra
 structure (a fresh state) says what the file must hold; names, shapes and types are compared before it is used.
 """
 
+import math
 import os
 from typing import Any
 
@@ -11,37 +12,57 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .container import Contents, read, write
+from .container import Contents, Place, read, write
 from .errors import FileError
 
 KIND = "checkpoint"
 
 
-def save_checkpoint(path: str | os.PathLike, tree: Any, info: dict[str, Any] | None = None) -> None:
-    """Save a pytree and `info` (JSON values: step, history position, …) as one file, whole or not at all."""
+def save_checkpoint(
+    path: str | os.PathLike, tree: Any, info: dict[str, Any] | None = None, *, follow: bool = True
+) -> None:
+    """Save a pytree and `info` (JSON values: step, history position, …) as one file, whole or not at all.
+
+    Where `path` is a symbolic link, the file that it points to is replaced, or with `follow=False` the link itself.
+    """
     arrays, keys = {}, {}
     for name, leaf in _leaves(tree):
         if _is_key(leaf):
             keys[name] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
         arrays[name] = np.asarray(leaf)
-    write(path, KIND, {"info": info or {}, "keys": keys}, arrays)
+    write(path, KIND, {"info": info or {}, "keys": keys}, arrays, follow=follow)
 
 
 def load_checkpoint(path: str | os.PathLike, template: Any) -> tuple[Any, dict[str, Any]]:
     """(tree, info): the saved pytree in the structure of `template` (arrays, or the shapes jax.eval_shape gives)."""
-    saved = read(path, KIND)
+    wanted = _leaves(template)
+    saved = read(path, KIND, lambda places: _compare_sizes(path, {p.name: p for p in places}, wanted))
     keys = saved.description.get("keys")
     if not isinstance(keys, dict):
         raise FileError(f"{path} is damaged: its description is unreadable. Use another copy.")
-    wanted = _leaves(template)
-    names = [name for name, _ in wanted]
-    if missing := sorted(set(names) - set(saved.arrays)):
-        raise _other(path, f"it lacks {missing[0]}")
-    if extra := sorted(set(saved.arrays) - set(names)):
-        raise _other(path, f"it holds {extra[0]}, which this run does not have")
     leaves = [_restore(path, name, saved.arrays[name], leaf, keys.get(name)) for name, leaf in wanted]
     return jax.tree.unflatten(jax.tree.structure(template), leaves), _info(path, saved)
+
+
+def _compare_sizes(path: str | os.PathLike, places: dict[str, Place], wanted: list[tuple[str, Any]]) -> None:
+    """Refuse a file of other arrays before any of them is read."""
+    names = {name for name, _ in wanted}
+    if missing := sorted(names - set(places)):
+        raise _other(path, f"it lacks {missing[0]}")
+    if extra := sorted(set(places) - names):
+        raise _other(path, f"it holds {extra[0][:80]}, which this run does not have")
+    for name, leaf in wanted:
+        place = places[name]
+        if _is_key(leaf):
+            if place.nbytes > 1024 * max(1, math.prod(leaf.shape)):
+                raise _other(path, f"{name} is not a random key of this JAX")
+        elif isinstance(leaf, (bool, int, float, complex)):
+            if place.shape != ():
+                raise _other(path, f"{name} has shape {list(place.shape)} and should be a single number")
+        elif place.shape != tuple(np.shape(leaf)) or place.dtype != np.dtype(leaf.dtype).name:
+            shape = list(np.shape(leaf))
+            raise _other(path, f"{name} is {place.dtype}{list(place.shape)} and should be {leaf.dtype}{shape}")
 
 
 def read_info(path: str | os.PathLike) -> dict[str, Any]:
@@ -77,12 +98,10 @@ def _restore(path: str | os.PathLike, name: str, array: np.ndarray, leaf: Any, i
             raise _other(path, f"{name} is {key.dtype}{list(key.shape)} and should be {leaf.dtype}{list(leaf.shape)}")
         return key
     if isinstance(leaf, (bool, int, float, complex)):
-        if array.shape != ():
-            raise _other(path, f"{name} has shape {list(array.shape)} and should be a single number")
-        return type(leaf)(array.item())
-    if array.shape != tuple(np.shape(leaf)) or array.dtype != np.dtype(leaf.dtype):
-        shape = list(np.shape(leaf))
-        raise _other(path, f"{name} is {array.dtype}{list(array.shape)} and should be {leaf.dtype}{shape}")
+        try:
+            return type(leaf)(array.item())
+        except (TypeError, ValueError, OverflowError):
+            raise _other(path, f"{name} is {array.item()!r}, which it cannot be") from None
     if isinstance(leaf, np.ndarray | np.generic):
         return array
     if getattr(leaf, "weak_type", False) and array.shape == ():

@@ -8,19 +8,19 @@ is noticed. It is read here with NumPy and json alone: nothing in it is ever exe
 with the size of the file before memory is asked for.
 """
 
+import contextlib
 import dataclasses
 import hashlib
-import io
 import json
 import math
 import os
-import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, BinaryIO, NamedTuple, TypeGuard
 
 import numpy as np
 
+from .._untrusted import Unreadable, open_regular, parse_json
 from .errors import FileError
 from .whole import write_bytes
 
@@ -50,8 +50,28 @@ class Contents:
     arrays: dict[str, np.ndarray]
 
 
-def write(path: str | os.PathLike, kind: str, description: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Write arrays and a description as one file, whole or not at all."""
+class Place(NamedTuple):
+    """An array of a file before it is read."""
+
+    name: str
+    code: str  # of its dtype
+    shape: tuple[int, ...]
+    nbytes: int
+
+    @property
+    def dtype(self) -> str:
+        return _NAME[self.code]
+
+
+def write(
+    path: str | os.PathLike,
+    kind: str,
+    description: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    *,
+    follow: bool = True,
+) -> None:
+    """Write arrays and a description as one file, whole or not at all; `follow` as in `write_bytes`."""
     # the bytes of an array that is not contiguous are not in the order of its entries
     ready = {name: np.ascontiguousarray(np.asarray(array)).reshape(np.shape(array)) for name, array in arrays.items()}
     header: dict[str, Any] = {
@@ -76,7 +96,7 @@ def write(path: str | os.PathLike, kind: str, description: Mapping[str, Any], ar
         # seen as bytes: a memoryview knows nothing of bfloat16
         parts.append(little.reshape(-1).view(np.uint8).data if array.nbytes else b"")
         offset = end
-    write_bytes(path, seal(header, parts), *parts)
+    write_bytes(path, seal(header, parts), *parts, follow=follow)
 
 
 def seal(header: Mapping[str, Any], parts: Sequence[bytes | memoryview]) -> bytes:
@@ -91,23 +111,52 @@ def seal(header: Mapping[str, Any], parts: Sequence[bytes | memoryview]) -> byte
     return length + text.replace(mark % _NO_DIGEST.encode(), mark % digest.hexdigest().encode(), 1)
 
 
-def read(path: str | os.PathLike, kind: str | None = None) -> Contents:
-    """Read a file of this kind (any, if None); refuse one that is damaged, altered, or from a newer version."""
+def read(
+    path: str | os.PathLike, kind: str | None = None, accept: Callable[[Sequence[Place]], Any] | None = None
+) -> Contents:
+    """Read a file of this kind (any, if None); refuse one that is damaged, altered, or from a newer version.
+
+    `accept` sees the names, types and shapes of the arrays before memory is asked for them, and may raise.
+    """
+    with _opened(path) as file:
+        head = _read_head(file, kind, Path(path))
+        if accept is not None:
+            accept(head.places)
+        return _read_arrays(file, head, Path(path))
+
+
+def read_places(path: str | os.PathLike, kind: str) -> list[Place]:
+    """What arrays a file of this kind holds, from its head alone: the checksum is not looked at."""
+    with _opened(path) as file:
+        return _read_head(file, kind, Path(path)).places
+
+
+@contextlib.contextmanager
+def _opened(path: str | os.PathLike) -> Iterator[BinaryIO]:
     try:
-        with open(path, "rb") as file:
-            info = os.fstat(file.fileno())
-            if not stat.S_ISREG(info.st_mode):
-                raise FileError(f"{path} is not a regular file: give the name of a file that scax has written.")
-            return _read(file, info.st_size, kind, Path(path))
+        with open_regular(path) as file:
+            yield file
+    except Unreadable as error:
+        raise FileError(f"{path} {error}: give the name of a file that scax has written.") from None
     except FileNotFoundError:
         raise FileError(f"{path} does not exist: check the name.") from None
-    except IsADirectoryError:
-        raise FileError(f"{path} is a directory: give the name of a file in it.") from None
+    except MemoryError:
+        raise FileError(f"{path} does not fit into memory.") from None
     except OSError as error:
         raise FileError(f"{path} could not be read: {error.strerror or error}.") from None
 
 
-def _read(file: io.BufferedReader, size: int, kind: str | None, path: Path) -> Contents:
+class _Head(NamedTuple):
+    """What stands before the arrays, as bytes and as what they mean."""
+
+    length: bytes
+    text: bytes
+    meta: dict[str, Any]
+    places: list[Place]
+
+
+def _read_head(file: BinaryIO, kind: str | None, path: Path) -> _Head:
+    size = os.fstat(file.fileno()).st_size
     length = file.read(8)
     count = int.from_bytes(length, "little")
     if len(length) < 8 or count > min(size - 8, _HEADER_LIMIT):
@@ -125,27 +174,30 @@ def _read(file: io.BufferedReader, size: int, kind: str | None, path: Path) -> C
             f"{path} was written by a newer scax (file format {found}; this one reads up to {VERSION}). "
             "Upgrade: pip install --upgrade scax."
         )
-    places = _places(header, size - 8 - count, path)
-    recorded = meta.get("sha256")
-    if not isinstance(recorded, str) or len(recorded) != 64:
+    if kind is not None and meta.get("kind") != kind:
+        raise FileError(f"{path} holds a {str(meta.get('kind'))[:40]}, not a {kind}: check the name.")
+    return _Head(length, text, meta, _places(header, size - 8 - count, path))
+
+
+def _read_arrays(file: BinaryIO, head: _Head, path: Path) -> Contents:
+    recorded = head.meta.get("sha256")
+    if not isinstance(recorded, str) or len(recorded) != 64 or not recorded.isascii():
         raise _damaged(path, "its checksum is missing")
-    digest = hashlib.sha256(length + text.replace(recorded.encode(), _NO_DIGEST.encode(), 1))
+    digest = hashlib.sha256(head.length + head.text.replace(recorded.encode(), _NO_DIGEST.encode(), 1))
     arrays = {}
-    for name, dtype, shape, nbytes in places:
-        data = bytearray(nbytes)
-        if file.readinto(data) != nbytes:
+    for place in head.places:
+        data = bytearray(place.nbytes)
+        if file.readinto(data) != place.nbytes:  # type: ignore[attr-defined]
             raise _damaged(path, "it is cut short")
         digest.update(data)
-        arrays[name] = (data, dtype, shape)
+        arrays[place.name] = (data, place.code, place.shape)
     if digest.hexdigest() != recorded:
         raise _damaged(path, "its checksum does not match its content")
-    if kind is not None and meta.get("kind") != kind:
-        raise FileError(f"{path} holds a {meta.get('kind')}, not a {kind}: check the name.")
-    description = _json(meta.get("description"), path)
+    description = _json(head.meta.get("description"), path)
     if not isinstance(description, dict):
         raise _damaged(path, "its description is unreadable")
     decoded = {name: _array(*entry) for name, entry in arrays.items()}
-    return Contents(str(meta.get("kind")), description, decoded)
+    return Contents(str(head.meta.get("kind")), description, decoded)
 
 
 def _header(text: bytes, path: Path) -> dict[str, Any]:
@@ -157,13 +209,13 @@ def _header(text: bytes, path: Path) -> dict[str, Any]:
 
 def _json(text: Any, path: Path) -> Any:
     try:
-        return json.loads(text if isinstance(text, str) else text.decode())
-    except (ValueError, AttributeError, RecursionError, UnicodeDecodeError):
+        return parse_json(text if isinstance(text, str) else text.decode())
+    except (ValueError, AttributeError):
         raise _damaged(path, "its header is unreadable") from None
 
 
-def _places(header: dict[str, Any], room: int, path: Path) -> list[tuple[str, str, tuple[int, ...], int]]:
-    """(name, dtype, shape, bytes) in the order of the file; the arrays must fill the rest of it exactly."""
+def _places(header: dict[str, Any], room: int, path: Path) -> list[Place]:
+    """The arrays in the order of the file; they must fill the rest of it exactly."""
     places = []
     for name, entry in header.items():
         if not isinstance(entry, dict):
@@ -181,7 +233,7 @@ def _places(header: dict[str, Any], room: int, path: Path) -> list[tuple[str, st
         end = stop
     if end != room:
         raise _damaged(path, f"it has {room} bytes of arrays where {end} should be")
-    return [(name, dtype, shape, stop - start) for start, stop, name, dtype, shape in sorted(places)]
+    return [Place(name, dtype, shape, stop - start) for start, stop, name, dtype, shape in sorted(places)]
 
 
 def _sizes(value: Any) -> TypeGuard[list[int]]:

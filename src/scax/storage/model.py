@@ -143,11 +143,13 @@ def save(
     loss: Any = None,
     preprocess: Preprocess | None = None,
     info: dict[str, Any] | None = None,
+    follow: bool = True,
 ) -> None:
     """Save an MLP with its weights, and the preprocessing of its tables if it has one, as one file.
 
     `loss` (an instance or its name) says what the outputs mean: Logistic and Softmax give classes, Poisson a rate; None
-    follows the preprocessing's target, or stands for numbers. `info` holds JSON values for people.
+    follows the preprocessing's target, or stands for numbers. `info` holds JSON values for people. Where `path` is a
+    symbolic link, the file that it points to is replaced, or with `follow=False` the link itself.
     """
     missing = [name for name in ("widths", "activation", "output") if not hasattr(net, name)]
     if missing:
@@ -158,10 +160,10 @@ def save(
     layers = tuple((np.asarray(layer["weight"]), np.asarray(layer["bias"])) for layer in params)
     model = Model(layers, net.activation, net.output, _link(loss, preprocess, net), preprocess, dict(info or {}))
     _check(model, tuple(net.widths), "The model")
-    write_model(path, model)
+    write_model(path, model, follow=follow)
 
 
-def write_model(path: str | os.PathLike, model: Model) -> None:
+def write_model(path: str | os.PathLike, model: Model, *, follow: bool = True) -> None:
     """Save a Model again, for instance with other `info`."""
     arrays = {}
     for i, (weight, bias) in enumerate(model.layers):
@@ -177,7 +179,7 @@ def write_model(path: str | os.PathLike, model: Model) -> None:
         "preprocess": None if model.preprocess is None else model.preprocess.to_json(),
         "info": model.info,
     }
-    write(path, KIND, description, arrays)
+    write(path, KIND, description, arrays, follow=follow)
 
 
 def load(path: str | os.PathLike) -> Model:

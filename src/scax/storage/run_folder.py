@@ -1,10 +1,13 @@
 """The folder of a run: made aside and renamed, so that nobody ever sees half of one."""
 
 import contextlib
+import errno
 import json
+import math
 import os
 import platform
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from importlib import metadata
@@ -14,6 +17,7 @@ from typing import Any
 from .whole import write_text
 
 FORMAT = 1
+LOCK = ".lock"
 
 
 class RunFolderError(ValueError):
@@ -61,26 +65,45 @@ def locked(folder: Path) -> Iterator[None]:
     except ImportError:  # not on this system
         yield
         return
-    with open(folder / ".lock", "a") as file:
+    handle = _open_lock(folder / LOCK)
+    try:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise RunFolderError(f"{folder} is in use by another process: wait for it, or stop it.") from None
         yield
+    finally:
+        os.close(handle)
+
+
+def _open_lock(path: Path) -> int:
+    """The file to lock, made if it is not there; a link or a pipe that someone put in its place is refused."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        handle = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise RunFolderError(f"{path} is a link, and a regular file is expected: remove it.") from None
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise RunFolderError(f"{path} is not a regular file: remove it.")
+    return handle
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    """Write a JSON file into a run folder; null where a number is not finite, and a link is replaced."""
+    text = json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False)
+    # the name of a file need not be UTF-8
+    write_text(path, text.encode(errors="replace").decode() + "\n", follow=False)
 
 
-def read_json(path: Path) -> Any:
-    """A JSON file of a run folder, or a sentence that says why not."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise RunFolderError(f"{path} is missing: {path.parent} is not a complete run folder.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise RunFolderError(f"{path} is damaged ({error}). Restore it, or run again.") from None
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def environment() -> dict[str, Any]:

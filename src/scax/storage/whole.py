@@ -4,37 +4,44 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 from .errors import FileError
 
 
-def write_bytes(path: str | os.PathLike, *parts: bytes | memoryview) -> None:
-    """Write the parts one after the other; a reader sees the old file or the new one, never a mixture."""
-    _write(Path(path), parts)
+def write_bytes(path: str | os.PathLike, *parts: bytes | memoryview, follow: bool = True) -> None:
+    """Write the parts one after the other; a reader sees the old file or the new one, never a mixture.
+
+    Where `path` is a symbolic link, the file that it points to is replaced, or with `follow=False` the link itself:
+    in a folder that a stranger may have made, a link could point to any file.
+    """
+    _write(Path(path), parts, follow)
 
 
-def write_text(path: str | os.PathLike, text: str) -> None:
-    """Write UTF-8 text, whole or not at all."""
-    _write(Path(path), (text.encode(),))
+def write_text(path: str | os.PathLike, text: str, *, follow: bool = True) -> None:
+    """Write UTF-8 text, whole or not at all; `follow` as in `write_bytes`."""
+    _write(Path(path), (text.encode(),), follow)
 
 
 def remove_parts(folder: str | os.PathLike) -> int:
-    """Remove what a killed process left half-written in a folder; how many files. For the folder's one writer only."""
+    """Remove what a killed process left half-written in a folder, for its one writer only; how many things it was."""
     parts = list(Path(folder).glob(".*.part"))
     for part in parts:
         with contextlib.suppress(OSError):
-            part.unlink()
+            if part.is_dir() and not part.is_symlink():
+                shutil.rmtree(part)
+            else:
+                part.unlink()
     return len(parts)
 
 
-def _write(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    # through a symbolic link: its target is replaced, not the link
-    target = Path(os.path.realpath(path))
-    aside = target.with_name(f".{target.name[:100]}.{os.getpid()}-{secrets.token_hex(4)}.part")
+def _write(path: Path, parts: Iterable[bytes | memoryview], follow: bool) -> None:
+    target = Path(os.path.realpath(path)) if follow else path
+    aside = target.with_name(f".{target.name[:40]}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
-        if target.is_dir():
+        if target.is_dir() and not target.is_symlink():
             raise FileError(f"{path} is a directory: give the name of a file in it.")
         handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
         with open(handle, "wb") as file:

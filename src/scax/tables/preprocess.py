@@ -3,10 +3,11 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
+from .._untrusted import Unreadable, check
 from .columns import BOOLEANS, MISSING_CODE, UNSEEN_CODE, Values
 from .errors import TableError, near
 from .schema import Column, Schema
@@ -233,17 +234,27 @@ class Preprocess:
     def from_json(value: Any) -> "Preprocess":
         """From what `to_json` gave; anything else is a TableError."""
         try:
-            schema = Schema.from_json(value["schema"])
-            median, mean, scale = (np.array(value[name], np.float64) for name in ("median", "mean", "scale"))
-            center, unit = float(value["target_mean"]), float(value["target_scale"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, TableError):
-                raise
-            raise TableError("The preprocessing is unreadable: write it again with the scax that made it.") from None
+            check(value, PreprocessJson)
+        except Unreadable as error:
+            raise TableError(f"The preprocessing {error}: write it again with the scax that made it.") from None
+        schema = Schema.from_json(value["schema"])
+        median, mean, scale = (np.array(value[name], np.float64) for name in ("median", "mean", "scale"))
+        center, unit = float(value["target_mean"]), float(value["target_scale"])
         fits = all(a.shape == (len(schema.used),) and np.isfinite(a).all() for a in (median, mean, scale))
         if not (fits and (scale > 0).all() and math.isfinite(center) and math.isfinite(unit) and unit > 0):
             raise TableError("The preprocessing does not fit its schema: write it again with the scax that made it.")
         return Preprocess(schema, median, mean, scale, center, unit)
+
+
+class PreprocessJson(TypedDict):
+    """What `Preprocess.to_json` gives."""
+
+    schema: Any
+    median: list[float]
+    mean: list[float]
+    scale: list[float]
+    target_mean: float
+    target_scale: float
 
 
 def _encode_levels(part: np.ndarray, column: Column, values: Values, tally: Tally) -> np.ndarray:

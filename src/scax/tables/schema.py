@@ -1,12 +1,12 @@
 """What the columns of a table are: found once, shown, saved, and held to when a model meets a new table."""
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict
 
+from .._untrusted import Between, Unreadable, check
 from .errors import TableError
 
 VERSION = 1
-KINDS = ("number", "boolean", "category", "dropped")
 TASKS = ("regression", "classification")
 
 
@@ -89,39 +89,70 @@ class Schema:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values, with a format version."""
-        return {"version": VERSION, **dataclasses.asdict(self)}
+        return {"version": VERSION, **_lists(dataclasses.asdict(self))}
 
     @staticmethod
     def from_json(value: Any) -> "Schema":
         """From what `to_json` gave; anything else is a TableError."""
+        version = value.get("version") if isinstance(value, dict) else None
+        if type(version) is int and version > VERSION:
+            raise TableError(f"The schema has format {version:.6g} and this scax reads {VERSION}: upgrade scax.")
         try:
-            version = value["version"]
-            if version != VERSION:
-                raise TableError(f"The schema has format {version!r} and this scax reads {VERSION}: upgrade scax.")
+            check(value, SchemaJson)
             columns = tuple(_column(c) for c in value["columns"])
-            target = _target(value["target"])
-            schema = Schema(columns, target, int(value["rows"]), tuple(map(str, value["warnings"])))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, TableError):
-                raise
-            raise TableError("The schema is unreadable: write it again with the scax that made it.") from None
-        return schema
+            return Schema(columns, _target(value["target"]), value["rows"], tuple(value["warnings"]))
+        except Unreadable as error:
+            raise TableError(f"The schema {error}: write it again with the scax that made it.") from None
 
 
-def _column(value: Any) -> Column:
+class ColumnJson(TypedDict):
+    name: str
+    kind: Literal["number", "boolean", "category", "dropped"]
+    levels: list[str]
+    indicator: bool
+    missing: Annotated[int, Between(0, 2**53)]
+    note: str
+
+
+class TargetJson(TypedDict):
+    name: str
+    task: Literal["regression", "classification"]
+    classes: list[Any]
+    note: str
+
+
+class SchemaJson(TypedDict):
+    """What `Schema.to_json` gives."""
+
+    version: Annotated[int, Between(VERSION, VERSION)]
+    columns: list[ColumnJson]
+    target: TargetJson
+    rows: Annotated[int, Between(0, 2**53)]
+    warnings: list[str]
+
+
+def _lists(value: Any) -> Any:
+    """The same with lists in place of tuples, as JSON has them."""
+    if isinstance(value, dict):
+        return {key: _lists(each) for key, each in value.items()}
+    return [_lists(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def _column(value: ColumnJson) -> Column:
     column = Column(
-        str(value["name"]), str(value["kind"]), tuple(map(str, value["levels"])), bool(value["indicator"]),
-        int(value["missing"]), str(value["note"]),
-    )  # fmt: skip
-    if column.kind not in KINDS or (column.levels and column.kind != "category"):
-        raise ValueError(column.kind)
+        value["name"], value["kind"], tuple(value["levels"]), value["indicator"], value["missing"], value["note"]
+    )
+    if column.levels and column.kind != "category":
+        raise Unreadable(f"is damaged: a {column.kind} has levels")
     return column
 
 
-def _target(value: Any) -> Target:
+def _target(value: TargetJson) -> Target:
     classes = tuple(value["classes"])
-    if value["task"] not in TASKS or not all(isinstance(c, (str, int, bool)) for c in classes):
-        raise ValueError(value["task"])
-    if (value["task"] == "classification") != (len(classes) > 0):
-        raise ValueError("classes")
-    return Target(str(value["name"]), value["task"], classes, str(value["note"]))
+    for each in classes:
+        if type(each) is int and abs(each) <= 10**150:  # as large as a number of a table may be
+            continue
+        check(each, str | bool, "a class")
+    if (value["task"] == "classification") != (len(classes) > 0) or len(set(classes)) < len(classes):
+        raise Unreadable(f"is damaged: its classes are not those of {value['task']}")
+    return Target(value["name"], value["task"], classes, value["note"])

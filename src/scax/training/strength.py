@@ -1,6 +1,5 @@
 """How strong a sparse penalty should be, chosen on training rows set aside for it: --strength auto, alpha="auto"."""
 
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,6 @@ from ..batch import Batch
 from ..models import MLP, compact
 from ..models.compact import used
 from ..problem import Problem
-from ..storage.run_folder import RunFolderError, read_json
 from .path import Path, path
 
 #: From almost none to one under which standardized columns leave nothing, or, with `LogSum`, little.
@@ -100,12 +98,3 @@ def summary(found: Path, net: MLP) -> dict[str, Any]:
         "best": found.best,
         "chosen": found.suggested,
     }
-
-
-def known(file: pathlib.Path) -> dict[str, Any]:
-    """The summary that a run folder keeps."""
-    found = read_json(file)
-    place = found.get("chosen") if isinstance(found, dict) else None
-    if not isinstance(place, int) or not 0 <= place < len(found.get("strengths", ())):
-        raise RunFolderError(f"{file} is damaged. Restore it, or run again.")
-    return found

@@ -1,0 +1,99 @@
+"""Run folders that are damaged, or that a stranger made: one sentence each, and nothing outside is touched."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from benchmarks import fuzz_runs
+
+from .tables import regression
+
+SMALL = ("--steps", "12", "--batch-size", "8", "--hidden", "3")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A finished run and a stopped one."""
+    return fuzz_runs.seeds(tmp_path_factory.mktemp("seeds"), few=True)
+
+
+@pytest.fixture
+def copies(made, scax):
+    for folder in made:
+        shutil.copytree(folder, folder.name)
+        Path(folder.name, ".lock").touch()  # stays after the first command
+    return [folder.name for folder in made]
+
+
+def test_mutants():
+    """A short run of the fuzzer; python -m benchmarks.fuzz_runs is the long one."""
+    assert fuzz_runs.run(60, few=True) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["report.html", "metrics.jsonl", "checkpoint.safetensors", "model.safetensors", ".lock"]
+)
+def test_nothing_is_written_through_links(copies, scax, name):
+    Path("precious").write_text("as it was\n")
+    for folder in copies:
+        file = Path(folder, name)
+        file.unlink(missing_ok=True)
+        file.symlink_to(Path("precious").absolute())
+        for command in ("report", "resume"):
+            assert scax(command, folder).code in (0, 2)
+        assert Path("precious").read_text() == "as it was\n"
+
+
+@pytest.mark.parametrize("name", ["config.toml", "environment.json", "metrics.jsonl", "preprocess.json", "schema.json"])
+def test_pipes_and_devices_are_not_waited_for(copies, refused, name):
+    for folder in copies[1:]:
+        file = Path(folder, name)
+        file.unlink()
+        os.mkfifo(file)
+        command = "report" if name == "schema.json" else "resume"
+        told = refused(command, folder)
+        assert name in told
+        file.unlink()
+        file.symlink_to("/dev/zero")
+        assert name in refused(command, folder)
+
+
+def test_a_network_of_another_size_is_refused_before_it_takes_memory(copies, refused):
+    config = Path(copies[1], "config.toml")
+    text = config.read_text()
+    for hidden in ("[100000, 100000]", "[4]", "[]", "[3, 3]"):
+        config.write_text(text.replace("hidden = [3]", f"hidden = {hidden}"))
+        assert "checkpoint.safetensors holds another" in refused("resume", copies[1])
+    config.write_text(text.replace("hidden = [3]", f"hidden = [{'3,' * 5000}]"))
+    assert "5,000 layers" in refused("resume", copies[1])
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("steps = 5", "at step 12 of 5"),
+        ("steps = '12'", "steps is a text"),
+        ("hidden = ['3']", "hidden[0] is a text"),
+        (f"steps = {'9' * 400}", "steps is too large"),
+        (f"steps = {'9' * 5000}", "TOML"),
+        ("drop = " + "[" * 5000, "nested too deeply"),
+        (f"{'k' * 9000} = 3", "there is no option"),
+        ("table = 'a\\u0000b'", "table"),
+    ],
+)
+def test_a_damaged_config(copies, refused, line, word):
+    config = Path(copies[1], "config.toml")
+    key = line.partition(" = ")[0]
+    kept = [old for old in config.read_text().splitlines() if not old.startswith(f"{key} = ")]
+    config.write_text("\n".join([*kept, line.replace("'", '"')]) + "\n")
+    told = refused("resume", copies[1])
+    assert word in told
+    assert len(told) < 1000
+
+
+def test_numbers_of_any_length_in_the_options(refused):
+    regression(Path("t.csv"))
+    for option in ("--steps", "--seed", "--batch-size"):
+        assert f"{option} is too large" in refused("train", "t.csv", "--target", "price", option, "9" * 400)
