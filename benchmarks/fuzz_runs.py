@@ -163,7 +163,7 @@ def _edit_values(path: Path, rng: random.Random) -> None:
 def _edit_json(text: str, rng: random.Random) -> str:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text + "]"
     for _ in range(rng.choice([1, 1, 2, 3])):
         edit(value, rng, [*STRANGE, *NAMES, 10**400, 1e-300, -1e300, "\ud800", [1] * 1000, {"a": {"b": [{}]}}])

@@ -158,7 +158,6 @@ def test_rows_may_stay_on_disk(scax, monkeypatch):
     from importlib import import_module
 
     reading = import_module("scax.runs.reading")
-    monkeypatch.setattr(reading, "LARGE_FILE", 0)
     monkeypatch.setattr(reading, "IN_MEMORY", 0)
     regression(Path("t.csv"))
     outcome = scax(*TRAIN, "--out", "run", "--steps", "20")

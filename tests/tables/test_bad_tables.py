@@ -183,3 +183,12 @@ def test_leakage_is_a_warning(tmp_path):
     same = "a,c,y\n" + "".join(f"{i},{'xy'[i % 2]},{'xy'[i % 2]}\n" for i in range(30))
     assert "'c' equals the target" in _fit(tmp_path, same).schema.warnings[0]
     assert not _fit(tmp_path, GOOD).schema.warnings
+
+
+def test_more_columns_than_are_read(tmp_path, monkeypatch):
+    from scax.tables import csv_blocks
+
+    monkeypatch.setattr(csv_blocks, "MOST_COLUMNS", 3)
+    with pytest.raises(TableError, match="more than 3 columns"):
+        _fit(tmp_path, _with("c", range(40)))
+    assert _fit(tmp_path, GOOD).schema.width == 2

@@ -122,10 +122,10 @@ def test_json_round_trip_and_refusals():
         pre.schema.to_json() | {"target": {}},
         pre.schema.to_json() | {"columns": 3},
     ):
-        with pytest.raises(TableError, match="The schema is damaged: .*: write it again"):
+        with pytest.raises(TableError, match=r"The schema is damaged: .*: write it again"):
             Schema.from_json(broken)
     for change in ({"mean": [0.0]}, {"scale": [0.0, 1.0]}, {"median": [float("nan"), 0.0]}, {"target_scale": -1}):
-        with pytest.raises(TableError, match="does not fit|not finite"):
+        with pytest.raises(TableError, match=r"does not fit|not finite"):
             Preprocess.from_json(pre.to_json() | change)
 
 

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 from hypothesis import strategies as st
 
-from scax.tables import Preprocess, TableError, csv_blocks, open_table
+from scax.tables import Preprocess, Split, TableError, csv_blocks, open_table, polars_columns, preprocess, table
+from scax.tables.parquet_footer import largest_row_group
 
 COLUMNS = {
     "size": [1.5, None, -2e-3, 4.0, 5.0, 1e9],
@@ -34,7 +35,9 @@ def _sources(tmp_path):
     return [*(tmp_path / name for name in files), frame, frame.lazy(), COLUMNS, tmp_path / "windows.csv"]
 
 
-def test_every_source_gives_the_same_numbers(tmp_path):
+@pytest.mark.parametrize("wide", [0, 1000], ids=["very many columns", "few columns"])
+def test_every_source_gives_the_same_numbers(tmp_path, monkeypatch, wide):
+    monkeypatch.setattr(table, "WIDE", wide)
     *same, windows = _sources(tmp_path)
     first = Preprocess.fit(same[0], "y")
     assert [c.kind for c in first.schema.columns] == ["number", "number", "category", "boolean"]
@@ -81,14 +84,19 @@ def test_without_a_header_and_in_another_encoding(tmp_path):
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=6)
 
 
-@hypothesis.given(rows=st.lists(st.tuples(TEXT, st.integers()), min_size=1, max_size=12), size=st.integers(20, 60))
-def test_cutting_into_blocks_changes_nothing(rows, size, tmp_path_factory):
+@hypothesis.given(
+    rows=st.lists(st.tuples(TEXT, st.integers()), min_size=1, max_size=12),
+    size=st.integers(20, 60),
+    wide=st.sampled_from([0, 1000]),
+)
+def test_cutting_into_blocks_changes_nothing(rows, size, wide, tmp_path_factory):
     """Any text in quotes, newlines and quotes included, wherever the file is cut."""
     path = tmp_path_factory.mktemp("t") / "t.csv"
     quoted = ['"' + text.replace('"', '""') + '"' for text, _ in rows]
     path.write_bytes(("text,n\n" + "".join(f"{q},{n}\n" for q, (_, n) in zip(quoted, rows, strict=True))).encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv_blocks, "BLOCK", size)
+        patch.setattr(table, "WIDE", wide)
         blocks = list(open_table(path).blocks())
     assert [b.start for b in blocks] == list(np.cumsum([0] + [b.size for b in blocks[:-1]]))
     numbers = np.concatenate([b.column("n").numbers()[0] for b in blocks])
@@ -177,3 +185,63 @@ def test_object_columns_of_frames():
         Preprocess.fit({"a": y + 1j, "y": y}, "y")
     with pytest.raises(TableError, match="holds values of type complex128: choose a column"):
         Preprocess.fit({"a": y, "y": y + 1j}, "y")
+
+
+def test_rows_are_encoded_a_few_at_a_time(tmp_path, monkeypatch):
+    """So that a category of many levels does not take more memory than the table is worth."""
+    for source in _sources(tmp_path)[:8]:
+        found = Preprocess.fit(source, "y")
+        whole = found.arrays(source, Split(0.3))
+        with monkeypatch.context() as patch:
+            patch.setattr(preprocess, "ENCODED_BYTES", 2 * 4 * found.schema.width)
+            assert [len(part) for part in found.parts(source)] == [2, 2, 2]
+            for a, b in zip(found.arrays(source, Split(0.3)), whole, strict=True):
+                np.testing.assert_array_equal(a, b)
+    assert found.bytes() == 6 * (found.schema.width + 1) * 4
+    with pytest.raises(TableError, match=r"takes more than .* bytes encoded: give fewer rows"):
+        found.arrays(source, most=found.bytes() - 1)
+    assert len(found.arrays(source, most=found.bytes())[0]) == 6
+
+
+def test_a_table_with_more_rows_than_were_surveyed():
+    found = Preprocess.fit(COLUMNS, "y")
+    longer = {name: values * 5 for name, values in COLUMNS.items()}
+    x, y = found.arrays(longer)
+    np.testing.assert_array_equal(x, np.tile(found.transform(COLUMNS), (5, 1)))
+    np.testing.assert_array_equal(y, np.tile(found.target(COLUMNS), 5))
+
+
+@pytest.mark.parametrize("wide", [0, 1000])
+def test_texts_that_come_late_are_counted_from_the_top(tmp_path, monkeypatch, wide):
+    monkeypatch.setattr(csv_blocks, "BLOCK", 64)
+    monkeypatch.setattr(table, "WIDE", wide)
+    path = tmp_path / "t.csv"
+    rows = [f"{i % 3},{i}.5\n" for i in range(60)] + [f"{'uv'[i % 2]},{i}.5\n" for i in range(60)]
+    path.write_text("a,y\n" + "".join(rows))
+    (column,) = Preprocess.fit(path, "y").schema.columns
+    assert column.levels == ("0", "1", "2", "u", "v")
+    path.write_text("a,y\n" + "".join(rows[:65]))
+    with pytest.raises(TableError, match=r"'a' has numbers, but 'u' in row 61 \(5 such row"):
+        Preprocess.fit(path, "y")
+
+
+def test_row_groups(tmp_path, monkeypatch):
+    path = tmp_path / "t.parquet"
+    columns = {"a": list(range(50)), "b": ["é"] * 50, "c": [True, None] * 25, "d": [[1, 2]] * 50}
+    for size in (7, 50, 1000):
+        pl.DataFrame(columns).write_parquet(path, row_group_size=size)
+        assert largest_row_group(str(path)) == min(size, 50)
+    monkeypatch.setattr(polars_columns, "MOST_GROUP_VALUES", 40)
+    with pytest.raises(TableError, match="50 rows in one row group"):
+        open_table(path)
+    pl.DataFrame(columns).write_parquet(path, row_group_size=7)
+    assert open_table(path).rows == 50
+    whole = path.read_bytes()
+    refused = 0
+    for cut in range(1, 400, 3):  # no other error, whatever the footer is
+        path.write_bytes(whole[: -8 - cut] + whole[-8:])
+        try:
+            largest_row_group(str(path))
+        except ValueError:
+            refused += 1
+    assert refused > 100

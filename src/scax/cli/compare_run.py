@@ -23,6 +23,8 @@ from . import interrupts
 from .errors import UserError
 from .words import count, near
 
+MOST_BYTES = 256 << 20  # of the encoded rows of a table: each repeat makes copies of its own
+
 
 def methods(wanted: list[str]) -> list[str]:
     """The methods by name, SCA's rivals in the order given."""
@@ -60,7 +62,7 @@ def _from_table(name: str, path: Path, target: str, task: str, drop: tuple[str, 
     """All rows, encoded; each repeat standardizes its own training rows once more."""
     opened = open_table(path, header=header)
     found = Preprocess.fit(opened, target, task=None if task == "auto" else task, drop=drop)
-    x, y = found.arrays(opened)
+    x, y = found.arrays(opened, most=MOST_BYTES)
     goal = found.schema.target
     if goal.task == "regression":
         return Arrays(name, x.astype(float), found.restore(y), target, "regression")

@@ -11,15 +11,14 @@ import numpy as np
 
 from ..batch import Batch
 from ..storage.run_folder import RunFolderError
-from ..tables import Preprocess, Shards, Split, Stream, Table, convert, open_table
+from ..tables import Preprocess, Split, Stream, Table, convert, open_table
 from ..training.feed import Rows
 from ..training.feed import Shards as ShardFeed
 from .config import TrainConfig
 
 SHARDS = "shards"
 HELD_OUT = 65_536  # held-out rows the score is measured on
-LARGE_FILE = 256 << 20  # bytes of a table from which it is converted to shards first
-IN_MEMORY = 512 << 20  # bytes of encoded rows up to which shards are loaded whole
+IN_MEMORY = 400 << 20  # bytes of encoded rows from which they are written to shards and read from there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,15 +57,14 @@ def survey(config: TrainConfig, progress: Callable[[int], Any] | None = None) ->
 def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path) -> Data:
     """Encode the table: into memory, or a large one into shards under the folder."""
     split, key = _split(config), digest(config.table)
-    size = table.bytes * (4 if config.table.endswith(".gz") else 1)
-    if size <= LARGE_FILE:
-        x, y, *held = preprocess.arrays(table, split)
+    if preprocess.bytes() <= IN_MEMORY:
+        x, y, *held = preprocess.arrays(table, split, most=IN_MEMORY)
         feed: Rows | ShardFeed = _rows(x, y, config)
         rows = len(x)
     else:
         shards = convert(table, preprocess, folder / SHARDS, split=split, seed=config.seed)
-        feed, rows = _of_shards(shards, config), shards.rows
-        held = list(shards.held_out(HELD_OUT))
+        feed, rows = ShardFeed(Stream(shards, seed=config.seed), config.batch_size), shards.rows
+        held = list(shards.held_out(max(1, min(HELD_OUT, IN_MEMORY // (16 * (preprocess.schema.width + 1))))))
     if rows < 1:
         raise RunFolderError(f"{table.name} leaves no rows to train on: lower --validation.")
     held_out = (held[0], held[1]) if held and len(held[0]) else None
@@ -85,12 +83,6 @@ def _untrained(preprocess: Preprocess, y: Any) -> tuple[str, ...]:
     which = f"class {told} has" if len(gone) == 1 else f"classes {told} have"
     advice = "Give more rows, hold out fewer (--validation), or try another --seed."
     return (f"The {which} no rows to train on, for all of them are held out, and will not be predicted. {advice}",)
-
-
-def _of_shards(shards: Shards, config: TrainConfig) -> Rows | ShardFeed:
-    if shards.bytes <= IN_MEMORY:
-        return _rows(*shards.arrays(), config)
-    return ShardFeed(Stream(shards, seed=config.seed), config.batch_size)
 
 
 def _rows(x: np.ndarray, y: np.ndarray, config: TrainConfig) -> Rows:

@@ -17,6 +17,7 @@ from .errors import TableError
 
 BLOCK = 8 << 20  # bytes read at a time
 LONGEST_ROW = 64 << 20
+MOST_COLUMNS = 500_000  # what is known of each takes about a kilobyte
 _SEPARATORS = b",;\t|"
 _QUOTED = re.compile(rb'"[^"]*"')
 
@@ -33,6 +34,8 @@ class CsvText:
         head = _first_record(first)
         outside = _QUOTED.sub(b"", head)
         self.separator = max(_SEPARATORS, key=lambda s: (outside.count(bytes([s])), -_SEPARATORS.index(s)))
+        if outside.count(bytes([self.separator])) >= MOST_COLUMNS:
+            raise TableError(f"{name} has more than {MOST_COLUMNS:,} columns: leave out those that are not needed.")
         try:
             fields = next(csv.reader([head.decode()], delimiter=chr(self.separator)), [])
         except csv.Error:
@@ -51,11 +54,11 @@ class CsvText:
             )
         # a column without a name is most often the row index that pandas writes; the name lets it be recognized
         names = tuple(f or f"unnamed_{i + 1}" for i, f in enumerate(fields))
-        repeated = (
-            next((n for i, n in enumerate(names) if n in names[:i]), None) if len(set(names)) < len(names) else None
-        )
-        if repeated is not None:
-            raise TableError(f"{self.name} has two columns named {repeated!r}: rename one of them in the first line.")
+        seen: set[str] = set()
+        for each in names:
+            if each in seen:
+                raise TableError(f"{self.name} has two columns named {each!r}: rename one of them in the first line.")
+            seen.add(each)
         return names
 
     def blocks(self) -> Iterator[tuple[bytes, int]]:

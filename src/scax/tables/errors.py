@@ -1,7 +1,10 @@
 """What is wrong with a table, in a sentence or two: what, where, what to do."""
 
 import difflib
+import itertools
 from collections.abc import Iterable
+
+MOST_NAMES = 5000  # that are compared with one that is not there
 
 
 class TableError(ValueError):
@@ -10,7 +13,7 @@ class TableError(ValueError):
 
 def near(name: str, names: Iterable[str]) -> str:
     """ " Did you mean 'price'?", or nothing where no name is near."""
-    names = [str(n) for n in names]
+    names = [str(n) for n in itertools.islice(names, MOST_NAMES)]
     lower = {n.lower(): n for n in reversed(names)}
     found = difflib.get_close_matches(str(name).lower(), lower, n=1, cutoff=0.6)
     if found:

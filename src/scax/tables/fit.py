@@ -1,5 +1,6 @@
 """The schema and the statistics of a table, from one pass over it."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ from .schema import TASKS, Column, Schema
 from .split import Split
 from .survey import TEXTS, Survey, Tallied
 from .table import Table
+
+MOST_WARNINGS = 20
 
 
 def fit(
@@ -27,7 +30,8 @@ def fit(
     """See Preprocess.fit."""
     _check(table, target, task, drop, categories, max_levels)
     names = tuple(name for name in table.columns if name not in set(drop))
-    survey = Survey.of(table, names, target, split, progress)
+    chosen = {target, *categories}
+    survey = Survey.of(table, names, target, split, lambda name: name in chosen or infer.is_id(name), progress)
     if survey.rows < 2:
         raise TableError(f"{table.name} has one row: training needs at least two, and hundreds to be of use.")
     if survey.train_rows < 1:
@@ -35,23 +39,24 @@ def fit(
             f"{table.name} has {survey.rows} rows, all of them held out: give more rows, or hold out fewer."
         )
     goal = infer.target(table.name, target, survey.columns[target], task)
+    place = {name: j for j, name in enumerate(names)}
+    on_a_line = infer.on_a_line(survey.sample, place[target])
     columns, warnings = [], []
     for name, found in survey.columns.items():
         if name == target:
             continue
-        columns.append(infer.column(table.name, name, found, max_levels, name in categories))
-        aim = survey.sample[:, names.index(target)]
-        if columns[-1].kind != "dropped" and (
-            told := infer.leaks(name, found, survey.sample[:, names.index(name)], aim)
-        ):
+        columns.append(infer.column(table.name, name, found, max_levels, name in chosen))
+        if columns[-1].kind != "dropped" and (told := infer.leaks(name, found.equal, bool(on_a_line[place[name]]))):
             warnings.append(told)
-    columns += [Column(name, "dropped", note="dropped: as asked") for name in table.columns if name in set(drop)]
-    schema = Schema(tuple(columns), goal, survey.rows, tuple(warnings))
+    dropped = set(drop)
+    columns += [Column(name, "dropped", note="dropped: as asked") for name in table.columns if name in dropped]
+    schema = Schema(tuple(columns), goal, survey.rows, tuple(warnings[:MOST_WARNINGS]))
     if not schema.used:
         raise TableError(
             f"{table.name} has no column to predict {target!r} from: all others are constant, ids or dropped."
         )
-    numbers = [_statistics(c, survey, names.index(c.name)) for c in schema.used]
+    medians = _medians(survey.sample)
+    numbers = [_statistics(c, survey, float(medians[place[c.name]])) for c in schema.used]
     median, mean, scale = (np.array(column, np.float64) for column in zip(*numbers, strict=True))
     if goal.task == "classification":
         return Preprocess(schema, median, mean, scale)
@@ -59,16 +64,28 @@ def fit(
     return Preprocess(schema, median, mean, scale, found.mean, _unit(found.squares, found.count, found.mean))
 
 
-def _statistics(column: Column, survey: Survey, j: int) -> tuple[float, float, float]:
+def _medians(sample: np.ndarray) -> np.ndarray:
+    """Of each column of the sample, a few columns at a time; NaN where it has no numbers."""
+    out = np.full(sample.shape[1], np.nan)
+    step = max(1, (1 << 20) // max(len(sample), 1))
+    for start in range(0, sample.shape[1], step):
+        part = np.sort(sample[:, start : start + step], axis=0)  # NaN last
+        n = (~np.isnan(part)).sum(axis=0)
+        each = np.arange(part.shape[1])
+        low, high = part[np.maximum(n - 1, 0) // 2, each], part[np.minimum(n // 2, len(part) - 1), each]
+        out[start : start + step] = np.where(n > 0, (low + high) / 2, np.nan)
+    return out
+
+
+def _statistics(column: Column, survey: Survey, median: float) -> tuple[float, float, float]:
     """(median, mean, scale) of a column, missing values counted as the median that stands in for them."""
     found = survey.columns[column.name]
     if column.kind == "category":
         return 0.0, 0.0, 1.0
     if column.kind == "boolean":
         return float(_mostly_true(found)), 0.0, 1.0
-    sample = survey.sample[:, j]
-    sample = sample[~np.isnan(sample)]
-    median = float(np.median(sample)) if len(sample) else (found.mean if found.count else (found.low + found.high) / 2)
+    if math.isnan(median):
+        median = found.mean if found.count else (found.low + found.high) / 2
     absent, n = survey.train_rows - found.count, survey.train_rows
     mean = (found.count * found.mean + absent * median) / n
     squares = found.squares + found.count * (found.mean - mean) ** 2 + absent * (median - mean) ** 2
@@ -89,9 +106,10 @@ def _mostly_true(found: Tallied) -> bool:
 def _check(table: Table, target: str, task: Any, drop: tuple, categories: tuple, max_levels: Any) -> None:
     if target not in table.columns:
         raise TableError(f"{table.name} has no column {target!r}.{near(target, table.columns)}")
+    there = set(table.columns)
     for what, names in (("drop", drop), ("categories", categories)):
         for name in names:
-            if name not in table.columns:
+            if name not in there:
                 raise TableError(f"{what}: {table.name} has no column {name!r}.{near(name, table.columns)}")
     if target in drop:
         raise TableError(f"{target!r} is the target and is to be dropped: choose one.")

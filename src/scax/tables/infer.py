@@ -63,7 +63,7 @@ def _number(where: str, name: str, found: Tallied, missing: dict) -> Column:
     finite(where, found)
     if found.low == found.high and not found.missing:
         return Column(name, "dropped", note="dropped: always the same value")
-    if found.whole and found.rows > 2 and not found.missing and _is_id(name) and (found.rising or _all_differ(found)):
+    if found.whole and found.rows > 2 and not found.missing and is_id(name) and (found.rising or _all_differ(found)):
         return Column(name, "dropped", note="dropped: numbers the rows")
     return Column(name, "number", **missing)
 
@@ -76,7 +76,7 @@ def _category(where: str, name: str, found: Tallied, max_levels: int, missing: d
         raise TableError(f"{where} has numbers with a decimal comma ({example!r}): write them with a point.")
     words = sum(len(text.split()) for text in found.counts) / len(found.counts)
     many = found.overflow or len(found.counts) > max_levels
-    if _all_differ(found) and found.present > 10 and words < 4 and (_is_id(name) or not many):
+    if _all_differ(found) and found.present > 10 and words < 4 and (is_id(name) or not many):
         return Column(name, "dropped", note="dropped: a different value in every row")
     if words >= 4 and (many or _all_differ(found)):
         example = next(iter(found.counts))
@@ -84,10 +84,9 @@ def _category(where: str, name: str, found: Tallied, max_levels: int, missing: d
             f"{where} holds text ({example[:40]!r}, …). Turn it into numbers or categories, or {_LEAVE_OUT}."
         )
     if many:
-        count = f"more than {TEXTS:,}" if found.overflow else f"{len(found.counts):,}"
         raise TableError(
-            f"{where} has {count} different values, and a category at most {max_levels:,}. Group the rare ones, raise "
-            f"the limit (max_levels), or {_LEAVE_OUT}."
+            f"{where} has {_how_many(found)} different values, and a category at most {max_levels:,}. Group the rare "
+            f"ones, raise the limit (max_levels), or {_LEAVE_OUT}."
         )
     return Column(name, "category", tuple(sorted(found.counts, key=_order)), **missing)
 
@@ -133,9 +132,10 @@ def target(table: str, name: str, found: Tallied, task: str | None) -> Target:
     if task is None and 0 < found.words <= 0.2 * found.present and not few:
         raise _text_among_numbers(where, found)
     if found.overflow or len(found.counts) > MOST_CLASSES:
-        count = f"more than {TEXTS:,}" if found.overflow else f"{len(found.counts):,}"
         what = "use regression (task, --task)" if numbers else "choose another column, or group them"
-        raise TableError(f"{where} has {count} different values, and classes are at most {MOST_CLASSES:,}: {what}.")
+        raise TableError(
+            f"{where} has {_how_many(found)} different values, and classes are at most {MOST_CLASSES:,}: {what}."
+        )
     note = "whole numbers, few of them: taken as classes" if numbers and task is None else ""
     return Target(name, "classification", _classes(where, found), note)
 
@@ -151,18 +151,27 @@ def _classes(where: str, found: Tallied) -> tuple[str | int | bool, ...]:
     return tuple(texts)
 
 
-def leaks(name: str, found: Tallied, column: np.ndarray, target: np.ndarray) -> str | None:
+def leaks(name: str, equal: bool, on_a_line: bool) -> str | None:
     """A warning where a column gives the target away: equal in every row, or on one straight line with it."""
     advice = f"predictions will look perfect and be worth nothing if it is not known beforehand. If so, {_LEAVE_OUT}."
-    if found.equal:
+    if equal:
         return f"Column {name!r} equals the target in every row: {advice}"
-    both = np.isfinite(column) & np.isfinite(target)
-    if both.sum() < 10 or both.sum() < 0.5 * len(target):
-        return None
-    with np.errstate(all="ignore"):
-        a, b = column[both] - column[both].mean(), target[both] - target[both].mean()
-        line = abs(a @ b) / np.sqrt((a @ a) * (b @ b))
-    return f"Column {name!r} is the target in other units: {advice}" if line > 1 - 1e-10 else None
+    return f"Column {name!r} is the target in other units: {advice}" if on_a_line else None
+
+
+def on_a_line(sample: np.ndarray, target: int) -> np.ndarray:
+    """bool [columns]: which columns of the sample lie on one straight line with the target, a few at a time."""
+    out, step = np.zeros(sample.shape[1], bool), max(1, (1 << 20) // max(len(sample), 1))
+    for start in range(0, sample.shape[1], step):
+        part, aim = sample[:, start : start + step], sample[:, [target]]
+        both = np.isfinite(part) & np.isfinite(aim)
+        n = both.sum(axis=0)
+        with np.errstate(all="ignore"):
+            centered = lambda v, both=both, n=n: np.where(both, v - np.where(both, v, 0).sum(axis=0) / n, 0)
+            a, b = centered(part), centered(aim)
+            line = np.abs((a * b).sum(axis=0)) / np.sqrt((a * a).sum(axis=0) * (b * b).sum(axis=0))
+        out[start : start + step] = (n >= 10) & (n >= 0.5 * len(sample)) & (line > 1 - 1e-10)
+    return out
 
 
 def finite(where: str, found: Tallied) -> None:
@@ -182,6 +191,11 @@ def _text_among_numbers(where: str, found: Tallied) -> TableError:
         f"{where} has numbers, but {text[:40]!r} in row {row + 1} ({found.words:,} such row(s)). Correct it or leave "
         f"it empty, or take the column as a category (--category).{hint}"
     )
+
+
+def _how_many(found: Tallied) -> str:
+    """The number of different texts, as far as they were counted."""
+    return f"more than {min(TEXTS, len(found.counts)):,}" if found.overflow else f"{len(found.counts):,}"
 
 
 def _share(found: Tallied, pattern: re.Pattern) -> float:
@@ -216,7 +230,7 @@ def _all_differ(found: Tallied) -> bool:
     return sum(found.counts.values()) <= 1.001 * len(found.counts)
 
 
-def _is_id(name: str) -> bool:
+def is_id(name: str) -> bool:
     return bool(_ID.fullmatch(name) or _CAMEL_ID.fullmatch(name))
 
 

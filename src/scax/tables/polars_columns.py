@@ -1,6 +1,6 @@
 """The one place that speaks to polars: CSV text and Parquet files in, columns out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,9 @@ from .._extras import required_by
 from .columns import MISSING, MISSING_CODE, UNSEEN_CODE, Numbers, Opaque, Values
 from .csv_blocks import CsvText
 from .errors import TableError
+from .parquet_footer import largest_row_group
+
+MOST_GROUP_VALUES = 100 << 20  # in a row group of a Parquet file, 8 bytes each
 
 with required_by("Reading a table"):
     import polars as pl
@@ -98,6 +101,63 @@ def parse_csv(text: CsvText, block: bytes, line: int) -> pl.DataFrame:
     return frame
 
 
+class WideRows:
+    """Rows of very many columns as one column of texts, row after row: polars takes kilobytes for each column."""
+
+    def __init__(self, series: pl.Series, columns: Mapping[str, int]):
+        self.series, self.columns = series, columns
+
+    @property
+    def height(self) -> int:
+        return len(self.series) // len(self.columns)
+
+    def slice(self, start: int, count: int) -> "WideRows":
+        wide = len(self.columns)
+        return WideRows(self.series.slice(start * wide, count * wide), self.columns)
+
+    def column(self, name: str) -> Texts:
+        return Texts(self.series.gather_every(len(self.columns), self.columns[name]))
+
+    def numbers(self, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """As `Values.numbers`, of several columns: [rows, names]."""
+        numbers, words = (part.reshape(self.height, -1) for part in Texts(self.series).numbers())
+        places = [self.columns[name] for name in names]
+        if places == list(range(len(self.columns))):
+            return numbers, words
+        return numbers[:, places], words[:, places]
+
+
+def parse_wide(text: CsvText, block: bytes, line: int, columns: Mapping[str, int]) -> WideRows:
+    """What `parse_csv` gives, for very many columns."""
+    if error := text.ragged(block, line):
+        raise error
+    # each field becomes a row of one column: rows end where fields end
+    separator = bytes([text.separator])
+    if b'"' in block:
+        symbols = np.frombuffer(block, np.uint8)
+        outside = (np.cumsum(symbols == ord('"'), dtype=np.uint32) & 1) == 0
+        block = np.where((symbols == ord("\n")) & outside, np.uint8(text.separator), symbols).tobytes()
+    else:
+        block = block.replace(b"\n", separator)
+    if not block.endswith(separator):
+        block += separator
+    try:
+        frame = pl.read_csv(
+            block,
+            has_header=False,
+            schema={"field": pl.String},
+            separator="\0",  # a block has none
+            eol_char=chr(text.separator),
+            infer_schema=False,
+            raise_if_empty=False,
+        )
+    except _FAILURES:
+        raise text.first_ragged(block, line) or _unparsed(text, line) from None
+    if frame.height % len(columns):
+        raise _unparsed(text, line)
+    return WideRows(frame["field"], columns)
+
+
 def _unparsed(text: CsvText, line: int) -> TableError:
     return TableError(
         f"{text.name} cannot be read as CSV after line {line}: likely a stray double quote. A value with quotes in it "
@@ -109,9 +169,17 @@ def parquet_head(path: str, name: str) -> tuple[tuple[str, ...], int]:
     """Column names and number of rows, without reading the rows."""
     try:
         scan = pl.scan_parquet(path)
-        return tuple(scan.collect_schema().names()), int(scan.select(pl.len()).collect().item())
+        columns, rows = tuple(scan.collect_schema().names()), int(scan.select(pl.len()).collect().item())
+        most = MOST_GROUP_VALUES // max(len(columns), 1)
+        largest = largest_row_group(path) if rows > most else rows
     except _FAILURES:
         raise _damaged(name) from None
+    if largest > most:
+        raise TableError(
+            f"{name} has {largest:,} rows in one row group, too many to read at once: write it again with smaller ones, "
+            f"such as polars' write_parquet(…, row_group_size={min(100_000, most):,})."
+        )
+    return columns, rows
 
 
 def parquet_blocks(path: str, name: str, rows: int) -> Iterator[pl.DataFrame]:

@@ -1,9 +1,10 @@
 """From a table to the network's numbers, and from its outputs back to the table's units. NumPy alone."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from .errors import TableError, near
 from .schema import Column, Schema
 from .split import Split
 from .table import Block, Table, open_table
+
+ENCODED_BYTES = 64 << 20  # of encoded rows at a time
 
 
 @dataclasses.dataclass
@@ -95,7 +98,7 @@ class Preprocess:
 
     def _parts(self, table: Table, tally: Tally) -> Iterator[np.ndarray]:
         empty = True
-        for block in table.blocks():
+        for block in self.blocks(table):
             empty = False
             yield self.encode(block, tally)
         if empty:
@@ -108,22 +111,34 @@ class Preprocess:
         parts = [self.encode_target(block) for block in table.blocks()]
         return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
-    def arrays(self, table: Any, split: Split | None = None) -> tuple[np.ndarray, ...]:
-        """(x, y), or with a split (x, y, x held out, y held out), in one pass over the table."""
+    def blocks(self, table: Table) -> Iterator[Block]:
+        """The table's rows, so many at a time that encoded they stay small."""
+        rows = max(1, ENCODED_BYTES // (4 * self.schema.width))
+        for block in table.blocks():
+            yield from block.pieces(rows)
+
+    def bytes(self, rows: int | None = None) -> int:
+        """What the encoded rows take in memory; None for those of the table that the schema was found in."""
+        return (self.schema.rows if rows is None else rows) * (self.schema.width + 1) * 4
+
+    def arrays(self, table: Any, split: Split | None = None, most: int | None = None) -> tuple[np.ndarray, ...]:
+        """(x, y), or with a split (x, y, x held out, y held out), in one pass over the table.
+
+        More than `most` bytes, if given, are refused before they are taken.
+        """
         table = open_table(table)
         tally = Tally()
         self.match(table, tally)
         self.need_target(table)
-        parts: list[list[np.ndarray]] = [[], [], [], []]
-        for block in table.blocks():
+        kept, out = _Grown(self, table, most), _Grown(self, table, most)
+        for block in self.blocks(table):
             x, y = self.encode(block, tally), self.encode_target(block)
-            out = (split or Split(0.0)).held_out(block.start, block.size)
-            for part, array in zip(parts, (x[~out], y[~out], x[out], y[out]), strict=True):
-                part.append(array)
-        if not parts[0]:
+            held = (split or Split(0.0)).held_out(block.start, block.size)
+            kept.add(x[~held], y[~held], out.rows)
+            out.add(x[held], y[held], kept.rows)
+        if not kept.rows and not out.rows:
             raise TableError(f"{table.name} has no rows.")
-        joined = tuple(np.concatenate(part) for part in parts)
-        return joined[:2] if split is None else joined
+        return kept.arrays() if split is None else kept.arrays() + out.arrays()
 
     def restore(self, outputs: np.ndarray) -> np.ndarray:
         """Regression outputs [n] or [n, 1] back in the target's units, float64 [n]."""
@@ -143,7 +158,8 @@ class Preprocess:
 
     def match(self, table: Table, tally: Tally) -> None:
         """Refuse a table that lacks columns; note those that are not needed."""
-        lacking = [c.name for c in self.schema.used if c.name not in set(table.columns)]
+        there = set(table.columns)
+        lacking = [c.name for c in self.schema.used if c.name not in there]
         if lacking:
             more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
             raise TableError(
@@ -159,29 +175,61 @@ class Preprocess:
         if name not in table.columns:
             raise TableError(f"{table.name} has no column {name!r}, the target.{near(name, table.columns)}")
 
+    @functools.cached_property
+    def _places(self) -> "_Places":
+        used = self.schema.used
+        starts = np.cumsum([0, *(c.width for c in used)])[:-1]
+        number = np.array([c.kind == "number" for c in used], bool)
+        marked = np.array([c.indicator for c in used], bool)
+        others = tuple((j, int(starts[j])) for j in np.flatnonzero(~number).tolist())
+        return _Places(
+            tuple(c.name for c in used if c.kind == "number"),
+            np.flatnonzero(number),
+            starts[number],
+            marked[number],
+            others,
+        )
+
     def encode(self, block: Block, tally: Tally) -> np.ndarray:
         """x: float32 [rows, d] of one block."""
         x = np.zeros((block.size, self.schema.width), np.float32)
-        start = 0
-        for j, column in enumerate(self.schema.used):
-            part = x[:, start : start + column.width]
-            values = block.column(column.name)
+        self._encode_numbers(x, block, tally)
+        used = self.schema.used
+        for j, start in self._places.others:
+            column = used[j]
+            part, values = x[:, start : start + column.width], block.column(column.name)
             if column.kind == "category":
                 missing = _encode_levels(part, column, values, tally)
             else:
-                numbers = (
-                    _booleans(block, column, values) if column.kind == "boolean" else _finite(block, column, values)
-                )
+                numbers = _booleans(block, column, values)
                 missing = np.isnan(numbers)
-                filled = np.where(missing, self.median[j], numbers) if missing.any() else numbers
-                with np.errstate(over="ignore"):
-                    part[:, 0] = np.clip((filled - self.mean[j]) / self.scale[j], -1e30, 1e30)
+                part[:, 0] = np.where(missing, self.median[j], numbers)
                 if not column.indicator and missing.any():
                     tally.filled[column.name] = tally.filled.get(column.name, 0) + int(missing.sum())
             if column.indicator:
                 part[:, -1] = missing
-            start += column.width
         return x
+
+    def _encode_numbers(self, x: np.ndarray, block: Block, tally: Tally) -> None:
+        """Standardize all columns of numbers at once: there may be hundreds of thousands."""
+        names, used, at, marked, _ = self._places
+        if not names:
+            return
+        numbers, words, declared = block.numbers(names)
+        bad = words | np.isinf(numbers)
+        odd = bad.any(axis=0) | np.array([kind not in ("number", "boolean", "text") for kind in declared])
+        if odd.any():
+            first = int(odd.argmax())
+            _finite(block, Column(names[first], "number"), block.column(names[first]))
+        missing, numbers = np.isnan(numbers), np.require(numbers, requirements="W")
+        np.copyto(numbers, self.median[used], where=missing)
+        with np.errstate(over="ignore"):
+            numbers -= self.mean[used]
+            numbers /= self.scale[used]
+            x[:, at] = np.clip(numbers, -1e30, 1e30, out=numbers)
+        x[:, at[marked] + 1] = missing[:, marked]
+        for j in np.flatnonzero(missing.any(axis=0) & ~marked):
+            tally.filled[names[j]] = tally.filled.get(names[j], 0) + int(missing[:, j].sum())
 
     def encode_target(self, block: Block) -> np.ndarray:
         """y of one block, as `target` says."""
@@ -190,7 +238,15 @@ class Preprocess:
         if goal.task == "regression":
             numbers = _finite(block, Column(goal.name, "number"), values)
             self._no_missing(block, np.isnan(numbers))
-            return ((numbers - self.target_mean) / self.target_scale).astype(np.float32)
+            with np.errstate(over="ignore"):
+                scaled = ((numbers - self.target_mean) / self.target_scale).astype(np.float32)
+            if not np.isfinite(scaled).all():
+                row = int((~np.isfinite(scaled)).argmax())
+                raise TableError(
+                    f"The target {goal.name!r} is {numbers[row]:g} in row {block.start + row + 1}, and in training it "
+                    f"was {self.target_mean:g} ± {self.target_scale:g}: too far away for float32. Correct it."
+                )
+            return scaled
         codes = self._classes(block, values)
         self._no_missing(block, codes == MISSING_CODE)
         if (codes == UNSEEN_CODE).any():
@@ -244,6 +300,48 @@ class Preprocess:
         if not (fits and (scale > 0).all() and math.isfinite(center) and math.isfinite(unit) and unit > 0):
             raise TableError("The preprocessing does not fit its schema: write it again with the scax that made it.")
         return Preprocess(schema, median, mean, scale, center, unit)
+
+
+class _Places(NamedTuple):
+    """Where the used columns go: names, places among the used ones, features and indicators of the columns of numbers;
+    (place, feature) of the others."""
+
+    names: tuple[str, ...]
+    used: np.ndarray
+    at: np.ndarray
+    marked: np.ndarray
+    others: tuple[tuple[int, int], ...]
+
+
+class _Grown:
+    """Encoded rows in one pair of arrays: room for as many as the schema was found in, which takes no memory until it
+    is filled, and more where more come."""
+
+    def __init__(self, preprocess: Preprocess, table: Table, most: int | None):
+        self.preprocess, self.name, self.most, self.rows = preprocess, table.name, most, 0
+        room = min(preprocess.schema.rows, (most or 1 << 28) // preprocess.bytes(1))
+        self.x, self.y = np.empty((room, preprocess.schema.width), np.float32), np.empty(room, np.float32)
+
+    def add(self, x: np.ndarray, y: np.ndarray, others: int) -> None:
+        """Append rows; `others` are rows elsewhere that count for the limit as well."""
+        end = self.rows + len(x)
+        if self.most is not None and self.preprocess.bytes(end + others) > self.most:
+            raise TableError(
+                f"{self.name} takes more than {self.most:,} bytes encoded: give fewer rows, drop columns, or group "
+                "levels."
+            )
+        if end > len(self.x):
+            size = max(end, len(self.x) + len(self.x) // 4)
+            self.x.resize((size, self.x.shape[1]), refcheck=False)
+            self.y.resize(size, refcheck=False)
+        self.y = self.y.astype(y.dtype, copy=False)
+        self.x[self.rows : end], self.y[self.rows : end] = x, y
+        self.rows = end
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        self.x.resize((self.rows, self.x.shape[1]), refcheck=False)
+        self.y.resize(self.rows, refcheck=False)
+        return self.x, self.y
 
 
 class PreprocessJson(TypedDict):

@@ -1,6 +1,7 @@
 """What the columns of a table are: found once, shown, saved, and held to when a model meets a new table."""
 
 import dataclasses
+import functools
 from typing import Annotated, Any, Literal, TypedDict
 
 from .._untrusted import Between, Unreadable, check
@@ -51,12 +52,12 @@ class Schema:
     rows: int = 0
     warnings: tuple[str, ...] = ()
 
-    @property
+    @functools.cached_property
     def used(self) -> tuple[Column, ...]:
         """The columns that are encoded."""
         return tuple(c for c in self.columns if c.kind != "dropped")
 
-    @property
+    @functools.cached_property
     def width(self) -> int:
         """d: the number of encoded features, which is the network's number of inputs."""
         return sum(c.width for c in self.columns)
@@ -89,7 +90,14 @@ class Schema:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values, with a format version."""
-        return {"version": VERSION, **_lists(dataclasses.asdict(self))}
+        plain = lambda part: {key: list(v) if isinstance(v, tuple) else v for key, v in vars(part).items()}
+        return {
+            "version": VERSION,
+            "columns": [plain(c) for c in self.columns],
+            "target": plain(self.target),
+            "rows": self.rows,
+            "warnings": list(self.warnings),
+        }
 
     @staticmethod
     def from_json(value: Any) -> "Schema":
@@ -129,13 +137,6 @@ class SchemaJson(TypedDict):
     target: TargetJson
     rows: Annotated[int, Between(0, 2**53)]
     warnings: list[str]
-
-
-def _lists(value: Any) -> Any:
-    """The same with lists in place of tuples, as JSON has them."""
-    if isinstance(value, dict):
-        return {key: _lists(each) for key, each in value.items()}
-    return [_lists(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def _column(value: ColumnJson) -> Column:

@@ -71,7 +71,7 @@ def _write(table: Table, pre: Preprocess, folder: Path, split: Split, shard_byte
     rng = np.random.default_rng(seed)
     tally = Tally()
     try:
-        for block in table.blocks():
+        for block in pre.blocks(table):
             x, y = pre.encode(block, tally), pre.encode_target(block)
             held = split.held_out(block.start, block.size)
             train.add(x[~held], y[~held], rng)

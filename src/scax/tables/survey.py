@@ -1,12 +1,15 @@
 """One pass over a table: what each column holds, counted in memory that does not grow with the rows.
 
 Counts, means and variances are exact. Medians are those of a sample of rows (all of them, up to 100,000 rows), drawn
-uniformly by reservoir sampling. Different texts are counted up to 10,000 per column, more than any category may have.
+uniformly by reservoir sampling. Different texts are counted up to 10,000 per column, more than any category may have;
+in columns of numbers only where a name or an option asks for it.
+
+All columns of a block are looked at together, as a matrix [rows, columns]: there may be hundreds of thousands.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,14 +19,25 @@ from .errors import TableError
 from .split import Split
 from .table import Block, Table
 
-TEXTS = 10_000
+TEXTS = 10_000  # different texts that are counted in a column
+TEXT_BYTES = 400 << 20  # that the counted texts of all columns may take
 SAMPLE_ROWS = 100_000
 SAMPLE_BYTES = 64 << 20
+MOST_SAMPLE_BYTES = 256 << 20  # of a sample of 1000 rows, or of fewer
+VALUES = 1 << 20  # of a block that are looked at together
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
+class Texts:
+    """How often each text of a column occurs."""
+
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    overflow: bool = False  # more different texts than are counted
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Tallied:
-    """What is known of one column so far. Moments are of the training rows, everything else of all rows."""
+    """What is known of one column. Moments are of the training rows, everything else of all rows."""
 
     declared: str = "text"
     rows: int = 0
@@ -32,11 +46,10 @@ class Tallied:
     first_missing: int | None = None
     first_word: tuple[int, str] | None = None
     first_infinite: tuple[int, str] | None = None
-    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     overflow: bool = False  # more different texts than are counted
     whole: bool = True  # all numbers are whole
-    rising: bool = True  # each number greater than the one before: an index or an id
-    last: float = -math.inf
+    rising: bool = True  # each number greater than the one before, none missing: an index or an id
     equal: bool = True  # to the target, in every row
     low: float = math.inf
     high: float = -math.inf
@@ -48,58 +61,138 @@ class Tallied:
     def present(self) -> int:
         return self.rows - self.missing
 
-    def add(self, start: int, values: Values, numbers: np.ndarray, words: np.ndarray, train: np.ndarray) -> None:
-        """One more block."""
-        if self.rows and values.declared != self.declared:
-            self.declared = "text"
-        else:
-            self.declared = values.declared
-        absent = np.isnan(numbers) & ~words
-        self._firsts(start, values, numbers, words, absent)
-        self.rows += len(numbers)
-        self.missing += int(absent.sum())
-        self.words += int(words.sum())
-        if not self.overflow:
-            for text, count in values.counts(TEXTS + 1).items():
-                self.counts[text] = self.counts.get(text, 0) + count
-            self.overflow = len(self.counts) > TEXTS
-        found = numbers[~np.isnan(numbers)]
-        if len(found):
-            self.whole = self.whole and bool((found == np.floor(found)).all())
-            self.rising = self.rising and found[0] > self.last and bool((found[1:] > found[:-1]).all())
-            self.last = float(found[-1])
-            self.low, self.high = min(self.low, float(found.min())), max(self.high, float(found.max()))
-        self._moments(numbers[train & ~np.isnan(numbers)])
 
-    def _firsts(self, start, values, numbers, words, absent):
-        if self.first_missing is None and absent.any():
-            self.first_missing = start + int(absent.argmax())
-        if self.first_word is None and words.any():
-            row = int(words.argmax())
-            self.first_word = (start + row, values.text(row))
-        if self.first_infinite is None and np.isinf(numbers).any():
-            row = int(np.isinf(numbers).argmax())
-            self.first_infinite = (start + row, values.text(row))
+class Tallies:
+    """What is known of all columns so far: arrays with one entry per column, and texts of those that need them."""
 
-    def _moments(self, found: np.ndarray) -> None:
+    def __init__(self, names: Sequence[str], target: str, counted: Callable[[str], bool]):
+        count = len(names)
+        self.names, self.target, self.rows = tuple(names), target, 0
+        self.declared: list[str] = ["text"] * count
+        self.missing, self.words, self.count = (np.zeros(count, np.int64) for _ in range(3))
+        self.first_missing = np.full(count, -1, np.int64)
+        self.first_word: dict[int, tuple[int, str]] = {}
+        self.first_infinite: dict[int, tuple[int, str]] = {}
+        self.whole, self.rising, self.equal = (np.ones(count, bool) for _ in range(3))
+        self.low, self.high, self.last = np.full(count, np.inf), np.full(count, -np.inf), np.full(count, -np.inf)
+        self.mean, self.squares = np.zeros(count), np.zeros(count)
+        self.texts = {j: Texts() for j, name in enumerate(names) if counted(name)}
+        self.late: set[int] = set()  # columns whose texts were not counted from the first block on
+        self.room = TEXT_BYTES
+
+    def add(self, block: Block, train: np.ndarray) -> np.ndarray:
+        """One more block; its numbers [rows, columns]."""
+        numbers, words, declared = block.numbers(self.names)
+        pairs = zip(declared, self.declared, strict=True)
+        self.declared = [new if new == old or not self.rows else "text" for new, old in pairs]
+        goal = block.column(self.target)
+        aim = goal.numbers()[0][:, None]
+        step = max(1, VALUES // max(block.size, 1))
+        for start in range(0, len(self.names), step):
+            part = slice(start, start + step)
+            self._add_part(block, part, numbers[:, part], words[:, part], aim, goal, train)
+        self._count(block, np.flatnonzero(words.any(axis=0)).tolist())
+        self.rows += block.size
+        return numbers
+
+    def _add_part(
+        self, block: Block, part: slice, numbers: np.ndarray, words: np.ndarray, aim: np.ndarray, goal: Values, train
+    ) -> None:
+        empty = np.isnan(numbers)
+        absent, infinite = empty & ~words, np.isinf(numbers)
+        self._firsts(block, part.start, words, absent, infinite)
+        self.missing[part] += absent.sum(axis=0)
+        self.words[part] += words.sum(axis=0)
+        self.whole[part] &= (empty | (numbers == np.floor(numbers))).all(axis=0)
+        self.rising[part] &= (numbers[0] > self.last[part]) & (numbers[1:] > numbers[:-1]).all(axis=0)
+        self.last[part] = numbers[-1]
+        self.low[part] = np.fmin(self.low[part], np.fmin.reduce(numbers, axis=0))
+        self.high[part] = np.fmax(self.high[part], np.fmax.reduce(numbers, axis=0))
+        same = ((numbers == aim) | (empty & np.isnan(aim))).all(axis=0)
+        for j in np.flatnonzero(same & self.equal[part] & words.any(axis=0)):  # by their texts as well
+            rows, values = np.flatnonzero(words[:, j])[:1000].tolist(), block.column(self.names[part.start + j])
+            same[j] = all(values.text(row) == goal.text(row) for row in rows)
+        self.equal[part] &= same
+        self._moments(part, numbers[train])
+
+    def _firsts(self, block: Block, start: int, words: np.ndarray, absent: np.ndarray, infinite: np.ndarray) -> None:
+        """The row numbers of the first missing value, text and infinity of each column."""
+        known = self.first_missing[start : start + absent.shape[1]]
+        new = (known < 0) & absent.any(axis=0)
+        known[new] = block.start + absent[:, new].argmax(axis=0)
+        for seen, firsts in ((words, self.first_word), (infinite, self.first_infinite)):
+            for j in np.flatnonzero(seen.any(axis=0)).tolist():
+                if start + j not in firsts:
+                    row = int(seen[:, j].argmax())
+                    firsts[start + j] = (block.start + row, block.column(self.names[start + j]).text(row))
+
+    def _moments(self, part: slice, numbers: np.ndarray) -> None:
         """Chan's rule: the moments of two parts together, without cancellation."""
-        n = len(found)
-        if n == 0:
-            return
+        there = ~np.isnan(numbers)
+        n = there.sum(axis=0)
+        total = np.maximum(self.count[part] + n, 1)
         with np.errstate(over="ignore", invalid="ignore"):
-            mean = float(found.mean())
-            squares = float(((found - mean) ** 2).sum())
-            shift, total = mean - self.mean, self.count + n
-            self.mean += shift * n / total
-            self.squares += squares + shift * shift * self.count * n / total
-        self.count = total
+            mean = np.where(there, numbers, 0).sum(axis=0) / np.maximum(n, 1)
+            squares = np.where(there, (numbers - mean) ** 2, 0).sum(axis=0)
+            shift = np.where(n > 0, mean - self.mean[part], 0)
+            self.mean[part] += shift * n / total
+            self.squares[part] += squares + shift * shift * self.count[part] * n / total
+        self.count[part] += n
+
+    def _count(self, block: Block, wordy: list[int]) -> None:
+        """Texts of the columns that were asked for, hold truths, or have texts that are no numbers."""
+        boolean = [j for j, declared in enumerate(self.declared) if declared == "boolean"]
+        for j in {*wordy, *boolean} - set(self.texts):
+            self.texts[j] = Texts()
+            if self.rows:
+                self.late.add(j)
+        for j, texts in self.texts.items():
+            if not texts.overflow:
+                self._add_texts(texts, block.column(self.names[j]))
+
+    def _add_texts(self, texts: Texts, values: Values) -> None:
+        for text, count in values.counts(TEXTS + 1).items():
+            if text not in texts.counts:
+                self.room -= len(text) + 150
+                if self.room < 0 or len(texts.counts) > TEXTS:
+                    texts.overflow = True
+                    return
+            texts.counts[text] = texts.counts.get(text, 0) + count
+        texts.overflow = len(texts.counts) > TEXTS
+
+    def recount(self, table: Table) -> None:
+        """Count the texts of columns whose first text came late, where there are enough to make a category of it."""
+        again = [j for j in self.late if self.words[j] > 0.2 * (self.rows - self.missing[j])]
+        for j in again:
+            self.texts[j] = Texts()
+        for block in table.blocks() if again else ():
+            for j in again:
+                if not self.texts[j].overflow:
+                    self._add_texts(self.texts[j], block.column(self.names[j]))
+
+    def columns(self) -> dict[str, Tallied]:
+        """One Tallied for each column."""
+        nothing = Texts()
+        flags = (self.missing, self.words, self.first_missing, self.whole, self.rising, self.equal)
+        numbers = (self.low, self.high, self.count, self.mean, self.squares)
+        rows = zip(self.names, *(array.tolist() for array in (*flags, *numbers)), strict=True)
+        out = {}
+        for j, (name, missing, words, first, whole, rising, equal, *moments) in enumerate(rows):
+            texts = self.texts.get(j, nothing)
+            out[name] = Tallied(
+                self.declared[j], self.rows, missing, words, None if first < 0 else first, self.first_word.get(j),
+                self.first_infinite.get(j), texts.counts, texts.overflow, whole, rising, equal, *moments,
+            )  # fmt: skip
+        return out
 
 
 class Sample:
     """A uniform sample of rows, of the columns' numbers (NaN where there is none)."""
 
     def __init__(self, columns: int, seed: int = 0):
-        rows = max(1000, min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * max(columns, 1))))
+        each = 8 * max(columns, 1)  # bytes of a row
+        rows = max(1000, min(SAMPLE_ROWS, SAMPLE_BYTES // each))
+        rows = max(1, min(rows, MOST_SAMPLE_BYTES // each))
         self.kept = np.full((min(rows, 4096), columns), np.nan)
         self.capacity, self.seen, self.rng = rows, 0, np.random.default_rng(seed)
 
@@ -137,38 +230,26 @@ class Survey:
 
     @staticmethod
     def of(
-        table: Table, names: tuple[str, ...], target: str, split: Split, progress: Callable[[int], Any] | None
+        table: Table,
+        names: tuple[str, ...],
+        target: str,
+        split: Split,
+        counted: Callable[[str], bool] = lambda name: True,
+        progress: Callable[[int], Any] | None = None,
     ) -> "Survey":
-        """Go through the table once; `names` are the columns to look at, the target among them."""
-        tallied = {name: Tallied() for name in names}
-        sample = Sample(len(names))
+        """Go through the table once; `names` are the columns to look at, the target among them.
+
+        `counted(name)` says of which columns the texts are counted even where they are numbers.
+        """
+        tallies, sample = Tallies(names, target, counted), Sample(len(names))
         rows = train_rows = 0
         for block in table.blocks():
             train = ~split.held_out(block.start, block.size)
-            _add(block, tallied, target, train, sample)
+            sample.add(tallies.add(block, train)[train])
             rows, train_rows = block.start + block.size, train_rows + int(train.sum())
             if progress is not None:
                 progress(rows)
         if rows == 0:
             raise TableError(f"{table.name} has a header but no rows: give at least two rows of data.")
-        return Survey(tallied, sample.values, rows, train_rows)
-
-
-def _add(block: Block, tallied: dict[str, Tallied], target: str, train: np.ndarray, sample: Sample) -> None:
-    goal = block.column(target)
-    aim, _ = goal.numbers()
-    numbers = np.empty((block.size, len(tallied)))
-    for j, (name, column) in enumerate(tallied.items()):
-        values = block.column(name)
-        numbers[:, j], words = values.numbers()
-        column.add(block.start, values, numbers[:, j], words, train)
-        if column.equal and name != target:
-            column.equal = _same(values, numbers[:, j], words, goal, aim)
-    sample.add(numbers[train])
-
-
-def _same(values: Values, numbers: np.ndarray, words: np.ndarray, goal: Values, aim: np.ndarray) -> bool:
-    """Whether a column repeats the target in this block, number by number and text by text."""
-    if not np.array_equal(numbers, aim, equal_nan=True):
-        return False
-    return not words.any() or all(values.text(row) == goal.text(row) for row in np.flatnonzero(words)[:1000].tolist())
+        tallies.recount(table)
+        return Survey(tallies.columns(), sample.values, rows, train_rows)

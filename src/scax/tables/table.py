@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from .csv_blocks import CsvText
 from .errors import TableError
 
 ROWS = 65_536  # in a block of a Parquet file or a frame
+VALUES = 8 << 20  # in a block of a Parquet file
+WIDE = 1000  # columns of a CSV file from which they are no longer columns of polars
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,14 +24,48 @@ class Block:
 
     start: int
     size: int
-    frame: Any  # a polars frame, or a mapping of names to arrays
+    frame: Any  # a mapping of names to arrays or polars columns, or WideRows
 
     def column(self, name: str) -> Values:
-        if isinstance(self.frame, Mapping):
-            return of_array(self.frame[name])
+        if not isinstance(self.frame, Mapping):
+            return self.frame.column(name)
+        values = self.frame[name]
+        if type(values).__module__.partition(".")[0] != "polars":
+            return of_array(values)
         from .polars_columns import of_series
 
-        return of_series(self.frame[name])
+        return of_series(values)
+
+    def numbers(self, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
+        """(numbers [rows, names], which are text that is no number [rows, names], what the columns are declared as)."""
+        if not isinstance(self.frame, Mapping):
+            return *self.frame.numbers(names), ["text"] * len(names)
+        shape = (self.size, len(names))
+        numbers, words = np.empty(shape, order="F"), np.empty(shape, bool, order="F")
+        declared = []
+        for j, name in enumerate(names):
+            values = self.column(name)
+            numbers[:, j], words[:, j] = values.numbers()
+            declared.append(values.declared)
+        return numbers, words, declared
+
+    def pieces(self, rows: int) -> Iterator["Block"]:
+        """The same rows, at most so many at a time."""
+        if rows >= self.size:
+            yield self
+            return
+        for start in range(0, self.size, rows):
+            count = min(rows, self.size - start)
+            if isinstance(self.frame, Mapping):
+                part = {name: values[start : start + count] for name, values in self.frame.items()}
+            else:
+                part = self.frame.slice(start, count)
+            yield Block(self.start + start, count, part)
+
+
+def _columns_of(frame: Any) -> dict[str, Any]:
+    """The columns of a polars frame by name: looked up there, each one takes a search through all of them."""
+    return dict(zip(frame.columns, frame.get_columns(), strict=True))
 
 
 class Table:
@@ -62,13 +98,16 @@ class CsvTable(Table):
         self.columns = self.text.columns
 
     def blocks(self) -> Iterator[Block]:
-        from .polars_columns import parse_csv
+        from .polars_columns import parse_csv, parse_wide
 
-        start = 0
+        start, places = 0, {name: j for j, name in enumerate(self.columns)}
         for text, line in self.text.blocks():
-            frame = parse_csv(self.text, text, line)
+            if len(self.columns) > WIDE:
+                frame = parse_wide(self.text, text, line, places)
+            else:
+                frame = parse_csv(self.text, text, line)
             if frame.height:
-                yield Block(start, frame.height, frame)
+                yield Block(start, frame.height, frame if len(self.columns) > WIDE else _columns_of(frame))
             start += frame.height
 
     def fingerprint(self) -> str:
@@ -87,10 +126,10 @@ class ParquetTable(Table):
     def blocks(self) -> Iterator[Block]:
         from .polars_columns import parquet_blocks
 
-        start = 0
-        for frame in parquet_blocks(self.path, self.name, ROWS):
+        start, rows = 0, max(1, min(ROWS, VALUES // len(self.columns)))
+        for frame in parquet_blocks(self.path, self.name, rows):
             if frame.height:
-                yield Block(start, frame.height, frame)
+                yield from Block(start, frame.height, _columns_of(frame)).pieces(rows)
             start += frame.height
 
     def fingerprint(self) -> str:
@@ -107,10 +146,7 @@ class FrameTable(Table):
         assert self.rows is not None
         for start in range(0, self.rows, ROWS):
             stop = min(start + ROWS, self.rows)
-            if isinstance(self.frame, Mapping):
-                yield Block(start, stop - start, {name: values[start:stop] for name, values in self.frame.items()})
-            else:
-                yield Block(start, stop - start, self.frame[start:stop])
+            yield Block(start, stop - start, {name: values[start:stop] for name, values in self.frame.items()})
 
     def fingerprint(self) -> None:
         return None
@@ -167,7 +203,7 @@ def _open_file(path: str, header: bool, encoding: str) -> Table:
 def _of_frame(source: Any) -> Table:
     if type(source).__module__.partition(".")[0] == "polars":
         frame = source.collect() if hasattr(source, "collect") else source
-        return FrameTable(frame, tuple(frame.columns), frame.height)
+        return FrameTable(_columns_of(frame), tuple(frame.columns), frame.height)
     if isinstance(source, Mapping):
         columns = {str(name): values for name, values in source.items()}
     elif hasattr(source, "columns") and hasattr(source, "iloc"):
