@@ -10,6 +10,7 @@ from . import interrupts
 from .config import Config
 from .errors import UserError
 from .options import absurd, names, numbers
+from .words import say
 
 
 def register(cli: typer.Typer) -> None:
@@ -93,7 +94,7 @@ def compare(
         print(json_.dumps(compare_run.brief(results, folder), indent=1))
     else:
         compare_run.show(results)
-        print(f"Report: {folder / 'report.html'}")
+        say(f"Report: {folder / 'report.html'}")
     sys.stdout.flush()
 
 

@@ -7,9 +7,11 @@ from typing import Any, cast
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from .._text import printable
 from ..report.numbers import margin
 from ..report.summary import NEAR, Interval, best, headline, missing, places, rows, without_score
 from ..storage.run_files import Comparison
@@ -111,8 +113,8 @@ def show(results: Comparison) -> None:
     found = rows(results)
     network = "/".join(map(str, results["network"]))
     title = (
-        f"{data['name']}: {count(data['rows'], 'row')}, {count(data['columns'], 'input')}, {network} network, "
-        f"{run['steps']:,} iterations, {_times(run['repeats'])}"
+        f"{escape(printable(data['name'], 60))}: {count(data['rows'], 'row')}, {count(data['columns'], 'input')}, "
+        f"{network} network, {run['steps']:,} iterations, {_times(run['repeats'])}"
     )
     table = Table(
         title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False
@@ -143,9 +145,9 @@ def show(results: Comparison) -> None:
             row.setting.split(" (")[0].replace(",", ""),
         )
     console.print(table)
-    console.print(headline(results, found), soft_wrap=True)
+    console.print(headline(results, found), soft_wrap=True, markup=False)
     if note := without_score(results):
-        console.print(note, soft_wrap=True)
+        console.print(note, soft_wrap=True, markup=False)
     console.print(
         "Baselines: best of the learning rates and decays tried, by training objective; ±: half a 95% interval; "
         "bold: the best.",

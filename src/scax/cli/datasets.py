@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .errors import UserError
+from .words import near, say
 
 
 def register(cli: typer.Typer) -> None:
@@ -49,22 +50,21 @@ def _show(data_dir: Path | None, json: bool) -> None:
         print(json_.dumps([dict(zip(keys, line, strict=True)) for line in lines], indent=1))
         return
     for name, rows, columns, target, where, about in lines:
-        print(f"{name:18} {rows:>9,} rows {columns:>3} inputs  {about}; target {target}")
+        say(f"{name:18} {rows:>9,} rows {columns:>3} inputs  {about}; target {target}")
         if where not in {"bundled", "not here"}:
-            print(f"{'':18} {where}")
+            say(f"{'':18} {where}")
         elif where == "not here":
-            print(f"{'':18} get it: scax datasets fetch {name}")
-    print(f"Downloads are kept in {cache_folder()}; --data-dir or SCAX_DATA is looked at first.")
+            say(f"{'':18} get it: scax datasets fetch {name}")
+    say(f"Downloads are kept in {cache_folder()}; --data-dir or SCAX_DATA is looked at first.")
 
 
 def _fetch(name: str, data_dir: Path | None) -> None:
     from ..tables.bundled import BUNDLED
     from ..tables.datasets import REMOTE
     from ..tables.datasets import fetch as get
-    from .words import near
 
     if name in BUNDLED:
-        print(f"{name} is bundled: nothing to download.")
+        say(f"{name} is bundled: nothing to download.")
         return
     if name not in REMOTE:
         raise UserError(f"{name!r} is not a data set we know.{near(name, REMOTE)}")
@@ -77,4 +77,4 @@ def _fetch(name: str, data_dir: Path | None) -> None:
     path = get(name, data_dir, progress)
     if shown:
         print("\r", end="", file=sys.stderr)
-    print(f"{name}: {path}")
+    say(f"{name}: {path}")

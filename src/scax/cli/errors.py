@@ -6,10 +6,12 @@ import sys
 from typing import NoReturn
 
 from .._extras import explain_missing
+from .._text import printable
 
 USAGE = 2  # what the user can put right
 INTERRUPTED = 130  # Ctrl-C, as shells count it
 LOST = 75  # a process of the same run is gone
+LONGEST = 1000  # characters of a message: a name in it may be of any length
 LAUNCHED = "SCAX_LAUNCHED"  # in the environment of processes that `scax launch` speaks for
 
 
@@ -18,7 +20,7 @@ class UserError(Exception):
 
 
 def fail(message: str, code: int = USAGE) -> NoReturn:
-    print(f"scax: {message}", file=sys.stderr)
+    print(f"scax: {printable(message, LONGEST)}", file=sys.stderr)
     raise SystemExit(code)
 
 

@@ -6,8 +6,9 @@ import sys
 import typer
 
 from .._cache import set_environment
+from .._text import printable
 from . import interrupts
-from .errors import INTERRUPTED, LAUNCHED, LOST, explain, fail
+from .errors import INTERRUPTED, LAUNCHED, LONGEST, LOST, explain, fail
 
 cli = typer.Typer(
     name="scax",
@@ -77,7 +78,7 @@ def _end(error: BaseException) -> None:
     if told is not None:  # the parser's own errors
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "scax"
-        message = told().rstrip(".").replace("\n", " ")
+        message = printable(told().rstrip(".").replace("\n", " "), LONGEST)
         print(f"{command}: {message}.\nSee `{command} --help`.", file=sys.stderr)
         sys.exit(2)
     if type(error).__name__ == "Abort":

@@ -1,12 +1,16 @@
 """scax predict: a trained model on a new table. No JAX: the model file predicts with NumPy alone."""
 
+import itertools
 import sys
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from .._text import printable
 from .errors import UserError
+from .words import say
 
 
 def register(cli: typer.Typer) -> None:
@@ -32,16 +36,22 @@ def predict(
     from ..tables import Tally, open_table
 
     model = load(_model(run))
+    if model.preprocess is None:
+        raise UserError(
+            f"{_model(run)} was saved without preprocessing, so it takes arrays and not tables: in Python, "
+            "scax.load(file).predict(x), or save it with preprocess=."
+        )
     tally = Tally()
     columns = _columns(model, open_table(table, header=header, encoding=encoding), tally)
     for sentence in tally.sentences():
-        print(f"scax: warning: {sentence}", file=sys.stderr)
+        say(f"scax: warning: {sentence}", file=sys.stderr)
     content = _encode(columns, "" if output is None else output.name)
     if output is None:
-        sys.stdout.write(content.decode())
+        lines = content.decode().split("\n")  # a terminal shows them, a pipe gets the bytes as they are
+        sys.stdout.write("\n".join(map(printable, lines) if sys.stdout.isatty() else lines))
     else:
         write_bytes(output, content)
-        print(f"{len(next(iter(columns.values()))):,} predictions: {output}")
+        say(f"{len(next(iter(columns.values()))):,} predictions: {output}")
 
 
 def _model(run: Path) -> Path:
@@ -57,12 +67,21 @@ def _model(run: Path) -> Path:
 
 def _columns(model: Any, table: Any, tally: Any) -> dict[str, Any]:
     """Name → values: the prediction under the target's name, then a probability per class."""
-    name = "prediction" if model.preprocess is None else model.preprocess.schema.target.name
+    name = model.preprocess.schema.target.name
     if not model.classes:
         return {name: model.predict(table, tally)}
     p = model.predict_proba(table, tally)
     labels = [model.classes[i] for i in p.argmax(axis=1)]
-    return {name: labels, **{f"probability {c}": p[:, i] for i, c in enumerate(model.classes)}}
+    columns = {name: labels}
+    for i, c in enumerate(model.classes):
+        columns[_free(f"probability {c}", columns)] = p[:, i]
+    return columns
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """The name, or with a number behind it where a column has it already: a target may be called like a probability."""
+    names = itertools.chain([name], (f"{name} ({n})" for n in itertools.count(2)))
+    return next(each for each in names if each not in taken)
 
 
 def _encode(columns: dict[str, Any], name: str) -> bytes:

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from .words import say
+
 
 def register(cli: typer.Typer) -> None:
     cli.command("report")(report)
@@ -23,12 +25,12 @@ def report(
     if picture is not None:
         from ..report.build import build_picture
 
-        print(f"Picture: {build_picture(runs[0], picture)}")
+        say(f"Picture: {build_picture(runs[0], picture)}")
         return
     from ..report.build import build, build_together
 
     if output is not None:
-        print(f"Report: {build_together(runs, output)}")
+        say(f"Report: {build_together(runs, output)}")
         return
     for folder in runs:
-        print(f"Report: {build(folder)}")
+        say(f"Report: {build(folder)}")

@@ -8,7 +8,7 @@ import typer
 
 from .errors import UserError
 from .options import absurd, numbers
-from .words import near
+from .words import near, say
 
 #: What can be asked for, and the part of the results it belongs to.
 PARTS = {
@@ -66,5 +66,5 @@ def reproduce(
     if what != "page":
         wanted = list(dict.fromkeys(PARTS.values())) if what == "all" else [PARTS[what]]
         reproduce_run.run(folder, wanted, repeats, lengths, data_dir, seed, workers)
-    print(f"Page: {reproduce_run.write(folder)}")
+    say(f"Page: {reproduce_run.write(folder)}")
     sys.stdout.flush()

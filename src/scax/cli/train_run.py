@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from .._text import printable
 from ..cluster import hosts
 from ..report.numbers import number
 from ..runs import session as sessions
@@ -23,7 +24,7 @@ from ..training.strength import STRENGTHS
 from . import interrupts
 from .errors import INTERRUPTED
 from .live import Display
-from .words import count
+from .words import count, say
 
 SHOWN = 24  # columns of a table listed in the terminal; schema.json has them all
 
@@ -43,13 +44,13 @@ def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool, e
     if not machine:
         show_schema(table.name, preprocess.schema)
     for warning in preprocess.schema.warnings:
-        print(f"scax: warning: {warning}", file=sys.stderr)
+        say(f"scax: warning: {warning}", file=sys.stderr)
     command = shlex.join(["scax", "train", "--config", str(folder / "config.toml"), "--out", f"{folder}-again"])
     with _resumable(folder):
         with interrupts.anywhere():
             session = sessions.start(folder, config, table, preprocess, command)
         for warning in session.data.warnings:
-            print(f"scax: warning: {warning}", file=sys.stderr)
+            say(f"scax: warning: {warning}", file=sys.stderr)
         with interrupts.patient(_go_on(folder)):
             hosts.meet()
             with locked(folder):
@@ -62,14 +63,14 @@ def again(folder: Path, save_every: float, machine: bool, events: Path | None = 
         if machine:
             print(json.dumps({"run": str(folder), "complete": True}))
         else:
-            print(f"{folder} is complete: there is nothing left to do.")
+            say(f"{folder} is complete: there is nothing left to do.")
         return
     check_folder(folder)
     with locked(folder) if hosts.first() else contextlib.nullcontext(), _resumable(folder):
         with interrupts.anywhere():
             session = sessions.resume(folder)
         if not machine:
-            print(f"Resuming {folder} at step {session.step:,} of {session.config.steps:,}.")
+            say(f"Resuming {folder} at step {session.step:,} of {session.config.steps:,}.")
         with interrupts.patient(_go_on(folder)):
             _run(session, save_every, machine, Console(stderr=True), events)
 
@@ -80,7 +81,7 @@ def _run(
     folder, config, score = session.folder, session.config, SCORES[session.data.task]
     if not machine:
         held = 0 if session.data.held_out is None else len(session.data.held_out[0])
-        print(
+        say(
             f"Training a {'/'.join(map(str, session.net.widths))} network ({session.weights:,} weights) on "
             f"{count(session.data.rows, 'row')}; {held:,} held out."
         )
@@ -103,7 +104,7 @@ def _run(
     if not done and not hosts.first():
         raise SystemExit(INTERRUPTED)
     if not done:
-        print(f"scax: stopped at step {session.step:,}; all is saved. Go on: scax resume {folder}", file=sys.stderr)
+        say(f"scax: stopped at step {session.step:,}; all is saved. Go on: scax resume {folder}", file=sys.stderr)
         raise SystemExit(INTERRUPTED)
     results = session.finish()
     _outcome(folder, results, machine)
@@ -113,23 +114,23 @@ def _choose(session: sessions.Session, machine: bool) -> None:
     """Find the strength, a line for each one tried."""
     config = session.config
     if not machine:
-        print(f"Choosing the strength of the {config.penalty} penalty on training rows set aside:")
+        say(f"Choosing the strength of the {config.penalty} penalty on training rows set aside:")
 
     def on_record(record: dict[str, Any]) -> None:
         if machine:
             print(json.dumps({"path": record}), flush=True)
         else:
             left = count(record["weights"], "weight")
-            print(f"  {record['strength']:8.2g}  loss {number(record['loss'])}, {left} in use", flush=True)
+            say(f"  {record['strength']:8.2g}  loss {number(record['loss'])}, {left} in use", flush=True)
 
     done = session.choose(on_record, interrupts.asked)
     if not done:
-        print(f"scax: stopped; the strength is chosen anew. Go on: scax resume {session.folder}", file=sys.stderr)
+        say(f"scax: stopped; the strength is chosen anew. Go on: scax resume {session.folder}", file=sys.stderr)
         raise SystemExit(INTERRUPTED)
     if not machine:
         strongest = session.strength == STRENGTHS[-1]
         more = "; it is the strongest tried, and --strength NUMBER takes any" if strongest else ""
-        print(f"Chosen: {session.strength:.2g}, the strongest within one standard error of the best{more}.")
+        say(f"Chosen: {session.strength:.2g}, the strongest within one standard error of the best{more}.")
 
 
 def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
@@ -145,18 +146,18 @@ def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
         told += f"; {name} on the rows held out {number(final[name])}"
     if results["kept"] == "best":
         told += f" (best on them, at step {final['step']:,})"
-    print(f"{told}.")
+    say(f"{told}.")
     left, inputs = results["sparsity"], results["network"][0]
     if not left["inputs"]:
-        print("Nothing is left of the network: it gives the same answer for every row. A weaker penalty leaves more.")
+        say("Nothing is left of the network: it gives the same answer for every row. A weaker penalty leaves more.")
     elif left["weights"] < results["weights"]:
-        print(
+        say(
             f"{left['weights']:,} of {results['weights']:,} weights are in use, and {len(left['inputs'])} of "
             f"{count(inputs, 'input')}; without the others the network is "
             f"{'/'.join(map(str, left['network']))}."
         )
-    print(f"Model: {model}")
-    print(f"Next: scax predict {folder} NEW.csv, or scax report {folder}")
+    say(f"Model: {model}")
+    say(f"Next: scax predict {folder} NEW.csv, or scax report {folder}")
 
 
 def show_schema(name: str, schema: Any) -> None:
@@ -167,14 +168,15 @@ def show_schema(name: str, schema: Any) -> None:
         count(len(schema.columns), "column") + " beside the target",
         count(schema.width, "input"),
     )
-    print(f"{name}: {', '.join(found)}.")
-    width = min(28, max(len(n) for n, *_ in lines))
-    kinds = max(len(k) for _, k, _ in lines)
+    say(f"{name}: {', '.join(found)}.")
     shown = lines if len(lines) <= SHOWN else [*lines[: SHOWN - 2], lines[-1]]
+    shown = [(printable(column, 28), kind, remark) for column, kind, remark in shown]
+    width = max(len(n) for n, *_ in shown)
+    kinds = max(len(k) for _, k, _ in shown)
     for column, kind, remark in shown:
-        print(f"  {column[:width]:{width}}  {kind:{kinds}}  {remark}".rstrip())
+        say(f"  {column:{width}}  {kind:{kinds}}  {remark}".rstrip())
     if len(lines) > len(shown):
-        print(f"  … and {len(lines) - len(shown)} more in schema.json")
+        say(f"  … and {len(lines) - len(shown)} more in schema.json")
 
 
 @contextlib.contextmanager
@@ -185,7 +187,7 @@ def _resumable(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         if not (folder / "config.toml").is_file() or not hosts.first():
             raise
-        print(f"scax: {_go_on(folder)}", file=sys.stderr)
+        say(f"scax: {_go_on(folder)}", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from None
 
 

@@ -2,6 +2,14 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import TextIO
+
+from .._text import printable
+
+
+def say(text: str, file: TextIO | None = None, flush: bool = False) -> None:
+    """Print a line for people: names in it may be a stranger's, and must not speak to the terminal."""
+    print(printable(text), file=file, flush=flush)
 
 
 def count(n: int, what: str) -> str:

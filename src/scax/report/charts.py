@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._extras import required_by
+from .._text import printable
 from ..training.scores import roc
 from .numbers import short, ticks
 from .svg import FAINT, GRID, INK, SERIES, SHADES, figure, styled, to_svg
@@ -15,6 +16,8 @@ with required_by("A report"):
     from matplotlib.ticker import Formatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 MOST_CLASSES = 20  # named, and their counts written, in a confusion matrix
+MOST_CELLS = 2500  # of a confusion matrix that are drawn where they are empty
+LONGEST = 18  # characters of a name
 
 
 class Curve(NamedTuple):
@@ -70,8 +73,8 @@ def draw_curves(ax, lines: Sequence[Curve], xlabel: str, ylabel: str, wild_start
         ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     ax.xaxis.set_major_formatter(Ticks())
     ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.set_xlabel(xlabel)
-    ax.set_ylabel(ylabel)
+    ax.set_xlabel(printable(xlabel, 4 * LONGEST))
+    ax.set_ylabel(printable(ylabel, 4 * LONGEST))
 
 
 def _y_axis(ax, low: float, high: float, log: bool) -> None:
@@ -136,9 +139,7 @@ def kept(name: str, count: np.ndarray, loss: np.ndarray, error: np.ndarray, best
         return to_svg(fig, name)
 
 
-def survivors(
-    name: str, inputs: Sequence[str], stayed: np.ndarray, strengths: Sequence[float], chosen: int, longest: int = 18
-) -> str:
+def survivors(name: str, inputs: Sequence[str], stayed: np.ndarray, strengths: Sequence[float], chosen: int) -> str:
     """One row per input, one column per strength, a square where the input is used."""
     with styled({"axes.grid": False}):
         fig = figure(4.5, max(1.6, 0.9 + 0.17 * len(inputs)))
@@ -147,7 +148,7 @@ def survivors(
             ax.add_patch(_square(float(j), float(i), SERIES[1] if j == chosen else SERIES[0]))
         for edge in (chosen - 0.5, chosen + 0.5):
             ax.axvline(edge, color=INK, linewidth=1)
-        cut = [text if len(text) <= longest else f"{text[: longest - 1]}…" for text in inputs]
+        cut = [printable(text, LONGEST) for text in inputs]
         ax.set_yticks(range(len(inputs)), cut, fontsize=8)
         places = range(0, len(strengths), max(1, len(strengths) // 5))
         ax.set_xticks(places, [short(float(f"{strengths[j]:.1g}")) for j in places])
@@ -166,8 +167,8 @@ def scatter(name: str, truth: np.ndarray, prediction: np.ndarray, unit: str) -> 
         low, high = float(min(truth.min(), prediction.min())), float(max(truth.max(), prediction.max()))
         ax.plot([low, high], [low, high], color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
         ax.scatter(truth, prediction, s=9, color=SERIES[0], alpha=0.55, linewidths=0)
-        ax.set_xlabel(f"true {unit}")
-        ax.set_ylabel(f"predicted {unit}")
+        ax.set_xlabel(f"true {printable(unit, 2 * LONGEST)}")
+        ax.set_ylabel(f"predicted {printable(unit, 2 * LONGEST)}")
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(MaxNLocator(6))
             axis.set_major_formatter(Ticks())
@@ -199,18 +200,17 @@ def confusion(name: str, truth: np.ndarray, prediction: np.ndarray, classes: Seq
         fig = figure(4.5, 3.4)
         ax = fig.add_subplot()
         size = 9 if k <= 6 else 7 if k <= 12 else 5
-        for i in range(k):
-            for j in range(k):
-                shade = round(10 * float(share[i, j]))
-                ax.add_patch(_square(j, i, SHADES[shade]))
-                if counts[i, j] and k <= MOST_CLASSES:
-                    color = "#ffffff" if shade >= 6 else INK
-                    ax.text(j, i, str(counts[i, j]), ha="center", va="center", fontsize=size, color=color)
+        for i, j in zip(*np.nonzero(counts > (0 if k * k > MOST_CELLS else -1)), strict=True):
+            shade = round(10 * float(share[i, j]))
+            ax.add_patch(_square(float(j), float(i), SHADES[shade]))
+            if counts[i, j] and k <= MOST_CLASSES:
+                color = "#ffffff" if shade >= 6 else INK
+                ax.text(j, i, str(counts[i, j]), ha="center", va="center", fontsize=size, color=color)
         ax.set_xlim(-0.5, k - 0.5)
         ax.set_ylim(k - 0.5, -0.5)
         ax.set_aspect("equal")
         named = range(0, k, -(-k // MOST_CLASSES))
-        names = [text if len(text) <= 18 else f"{text[:17]}…" for text in (classes[i] for i in named)]
+        names = [printable(classes[i], LONGEST) for i in named]
         flat = k <= 4 or max(map(len, names)) < 3
         ax.set_xticks(named, names, fontsize=size, rotation=0 if flat else 45 if k <= 12 else 90)
         ax.set_yticks(named, names, fontsize=size)

@@ -1,30 +1,31 @@
 """The page of a `scax compare` run."""
 
-from html import escape
-
 import numpy as np
 
+from .._text import printable
 from ..storage.run_files import Comparison
 from ..training.scores import one_class
 from . import charts, page
 from .numbers import margin
 from .summary import NEAR, Interval, Row, best, headline, missing, places, rows, without_score
 
+LONGEST = 80  # characters of a name in a headline
+
 
 def comparison_page(results: Comparison) -> str:
     """The whole document, from the content of results.json."""
     table = rows(results)
-    name = results["dataset"]["name"]
+    name = printable(results["dataset"]["name"], LONGEST)
     title = f"SCA beside other optimizers on {name}"
     return page.page(
         title,
         [
-            f"<h1>{escape(title)}</h1>",
-            f'<p class="lead">{escape(headline(results, table))}</p>',
-            f'<p class="soft">{escape(_what(results))}</p>',
+            f"<h1>{page.text(title)}</h1>",
+            f'<p class="lead">{page.text(headline(results, table))}</p>',
+            f'<p class="soft">{page.text(_what(results))}</p>',
             "<h2>At the end</h2>",
             _table(results, table),
-            f'<p class="soft">{escape(_how_to_read(results))}</p>',
+            f'<p class="soft">{page.text(_how_to_read(results))}</p>',
             "<h2>On the way</h2>",
             page.legend(
                 (row.label, color, row.name == "sca") for row, color in zip(table, _colors(table), strict=True)
@@ -36,7 +37,7 @@ def comparison_page(results: Comparison) -> str:
             page.facts(_settings(results)),
             "<h2>Again</h2>",
             page.command(results["command"]),
-            f"<footer>Made by scax {escape(results['environment']['packages'].get('scax') or '')}</footer>",
+            f"<footer>Made by scax {page.text(results['environment']['packages'].get('scax') or '')}</footer>",
         ],
     )
 
@@ -76,7 +77,7 @@ def _how_to_read(results: Comparison) -> str:
 
 
 def _table(results: Comparison, table: list[Row]) -> str:
-    score = results["score"]["name"]
+    score = page.text(results["score"]["name"])
     head = [
         "", "objective", "less SCA’s", f"test {score}", "less SCA’s",
         f"iterations<br>to best + {NEAR:.0%}", "iterations to<br>Adam’s end", "seconds", "learning rate",
@@ -87,7 +88,7 @@ def _table(results: Comparison, table: list[Row]) -> str:
     for row, color in zip(table, _colors(table), strict=True):
         bold = lambda column, text, name=row.name: f"<b>{text}</b>" if name in leading[column] else text
         cells = [
-            page.key(color) + escape(row.label),
+            page.key(color) + page.text(row.label),
             bold("objective", interval(row.objective, digits[0])),
             difference(row.objective_less_ours, digits[0]),
             bold("score", interval(row.score, digits[1], missing(results))),
@@ -95,7 +96,7 @@ def _table(results: Comparison, table: list[Row]) -> str:
             bold("near", "–" if row.near is None else f"{row.near:,}"),
             bold("iterations", "–" if row.iterations is None else f"{row.iterations:,}"),
             bold("seconds", f"{row.seconds:.3f}"),
-            escape(row.setting),
+            page.text(row.setting),
         ]
         body.append(("ours" if row.name == "sca" else "", cells))
     return page.table(head, body)

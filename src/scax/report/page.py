@@ -1,8 +1,15 @@
 """The HTML around the charts: one self-contained page, no scripts, no network."""
 
 from collections.abc import Iterable, Sequence
-from html import escape
+from html import escape as _escape
 from importlib import resources
+
+from .._text import printable
+
+
+def text(value: str, most: int | None = None) -> str:
+    """Text as HTML: every name that a stranger may have given passes here, or through `charts`."""
+    return _escape(printable(value, most), quote=True)
 
 
 def page(title: str, body: Iterable[str]) -> str:
@@ -15,7 +22,7 @@ def page(title: str, body: Iterable[str]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{css}</style>\n</head>\n<body>\n"
+        f"<title>{text(title)}</title>\n<style>\n{css}</style>\n</head>\n<body>\n"
         + "\n".join(part for part in body if part)
         + "\n</body>\n</html>\n"
     )
@@ -23,8 +30,8 @@ def page(title: str, body: Iterable[str]) -> str:
 
 def chart(title: str, svg: str, caption: str = "") -> str:
     """One chart with its title and a sentence on how to read it."""
-    note = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    title = escape(title, quote=True)
+    note = f"<figcaption>{text(caption)}</figcaption>" if caption else ""
+    title = text(title)
     return f'<figure class="card" aria-label="{title}"><h3>{title}</h3>\n{svg}{note}</figure>'
 
 
@@ -35,7 +42,7 @@ def grid(charts: Iterable[str]) -> str:
 def legend(entries: Iterable[tuple[str, int, bool]]) -> str:
     """(label, color, strong) of each line on the page."""
     items = (
-        f"<span>{key(color)}{f'<b>{escape(label)}</b>' if strong else escape(label)}</span>"
+        f"<span>{key(color)}{f'<b>{text(label)}</b>' if strong else text(label)}</span>"
         for label, color, strong in entries
     )
     return f'<div class="legend">{"".join(items)}</div>'
@@ -58,9 +65,9 @@ def table(head: Sequence[str], body: Iterable[tuple[str, Sequence[str]]]) -> str
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
     """A list of settings."""
-    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in pairs)
+    items = "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in pairs)
     return f'<dl class="card">{items}</dl>'
 
 
-def command(text: str) -> str:
-    return f'<pre class="card">{escape(text)}</pre>'
+def command(line: str) -> str:
+    return f'<pre class="card">{text(line)}</pre>'

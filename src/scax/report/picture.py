@@ -5,10 +5,11 @@ from importlib import resources
 
 import numpy as np
 
+from .._text import printable
 from ..storage.run_files import Comparison
-from .charts import Curve, draw_curves
+from .charts import LONGEST, Curve, draw_curves
 from .summary import rows
-from .svg import figure, styled, to_svg
+from .svg import figure, in_tags, styled, to_svg
 
 
 def picture(results: Comparison) -> str:
@@ -28,7 +29,8 @@ def picture(results: Comparison) -> str:
             draw_curves(ax, lines, axis, "objective" if axis == "iterations" else "", wild_start=True)
         handles, labels = axes[0].get_legend_handles_labels()
         order = sorted(range(len(labels)), key=lambda i: labels[i] != "SCA")
-        fig.legend([handles[i] for i in order], [labels[i] for i in order], loc="outside upper left", ncols=len(order))
+        names = [printable(labels[i], LONGEST) for i in order]
+        fig.legend([handles[i] for i in order], names, loc="outside upper left", ncols=len(order))
         svg = to_svg(fig, "picture")
     return standalone(svg)
 
@@ -37,7 +39,7 @@ def standalone(svg: str) -> str:
     """The drawing on a white ground in the light colors of our pages, whatever the page around it."""
     css = resources.files("scax.report").joinpath("style.css").read_text(encoding="utf-8")
     light = dict(re.findall(r"(--\w+): (#[0-9a-f]+)", css[: css.index("@media")]))
-    svg = re.sub(r"var\((--\w+)\)", lambda m: light[m[1]], svg)
+    svg = in_tags(svg, lambda tag: re.sub(r"var\((--\w+)\)", lambda m: light[m[1]], tag))
     width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups()  # type: ignore[union-attr]
     svg = svg.replace("<svg ", f'<svg width="{width}" height="{height}" font-family="sans-serif" ', 1)
     start = svg.index(">", svg.index("<svg")) + 1

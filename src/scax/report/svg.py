@@ -2,6 +2,8 @@
 
 import io
 import re
+import warnings
+from collections.abc import Callable
 from typing import Any, cast
 
 from .._extras import required_by
@@ -43,7 +45,8 @@ STYLE = {
     "ytick.minor.size": 0,
     "lines.linewidth": 1.4,
     "legend.frameon": False,
-    "mathtext.default": "regular",
+    "text.parse_math": False,  # a $ in a name is a $
+    "text.usetex": False,
 }
 
 
@@ -60,19 +63,33 @@ def figure(width: float = 4.5, height: float = 2.9) -> Figure:
 def to_svg(fig: Figure, name: str) -> str:
     """The figure as an <svg> element; `name` keeps the ids of several charts on a page apart."""
     text = io.StringIO()
-    with styled({"svg.hashsalt": name}):
+    with styled({"svg.hashsalt": name}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # of a script that the fonts here lack: the browser has others
         fig.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.S)
+    svg = re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", svg, flags=re.S)
     svg = re.sub(r'(<svg\b[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg\b[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     svg = svg.replace("<svg ", '<svg aria-hidden="true" ', 1)
-    for color, variable in _VARIABLES.items():
-        svg = svg.replace(color, f"var({variable})")
-    used = set(re.findall(r"(?:#|url\(#)([\w-]+)", svg))
-    svg = re.sub(r' id="([\w.-]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", svg)
-    svg = re.sub(r'(href="#|url\(#)([\w-]+)', rf"\1{name}-\2", svg)
-    # matplotlib names the fonts of its own machine; the page's own font is meant
-    svg = re.sub(r"font: (\S+) [^;\"]*", r"font-size: \1", svg)
+    used = set(re.findall(r"(?:#|url\(#)([\w-]+)", "".join(_TAG.findall(svg))))
+    svg = in_tags(svg, lambda tag: _adapt(tag, name, used))
     return re.sub(r"\n\s*", "\n", svg)
+
+
+_TAG = re.compile(r"<[^>]*>")  # matplotlib writes no > within a tag
+
+
+def in_tags(svg: str, change: Callable[[str], str]) -> str:
+    """Change the tags alone: what stands between them are names, which may look like anything."""
+    return _TAG.sub(lambda m: change(m[0]), svg)
+
+
+def _adapt(tag: str, name: str, used: set[str]) -> str:
+    """Colors as variables, ids with the chart's name before them where they are referred to, the page's own font."""
+    for color, variable in _VARIABLES.items():
+        tag = tag.replace(color, f"var({variable})")
+    tag = re.sub(r' id="([\w.-]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", tag)
+    tag = re.sub(r'(href="#|url\(#)([\w-]+)', rf"\1{name}-\2", tag)
+    # matplotlib names the fonts of its own machine
+    return re.sub(r"font: (\S+) [^;\"]*", r"font-size: \1", tag)

@@ -1,12 +1,12 @@
 """The page of one or several `scax train` runs."""
 
 import dataclasses
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .._text import printable
 from ..runs.config import FILE, TrainConfig, load
 from ..storage.run_files import (
     Environment,
@@ -26,6 +26,7 @@ from .numbers import number
 
 #: Inputs named in the chart of those that stay.
 MOST_INPUTS = 20
+LONGEST = 80  # characters of a name in a headline
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,14 +66,14 @@ def read_run(folder: Path) -> Run:
 def training_page(runs: list[Run]) -> str:
     """The whole document: one run in full, or several beside each other."""
     first = runs[0]
-    target = first.config.target
+    target = printable(first.config.target, LONGEST)
     title = f"Training for “{target}”" if len(runs) == 1 else f"{len(runs)} runs for “{target}”"
     legend = page.legend((r.name, i % 10, False) for i, r in enumerate(runs)) if len(runs) > 1 else ""
     return page.page(
         title,
         [
-            f"<h1>{escape(title)}</h1>",
-            *(f'<p class="lead">{escape(_headline(run, len(runs) > 1))}</p>' for run in runs),
+            f"<h1>{page.text(title)}</h1>",
+            *(f'<p class="lead">{page.text(_headline(run, len(runs) > 1))}</p>' for run in runs),
             "<h2>On the way</h2>",
             legend,
             page.grid(_curves(runs)),
@@ -80,7 +81,7 @@ def training_page(runs: list[Run]) -> str:
             "<h2>A closer look</h2>",
             page.grid(chart for i, run in enumerate(runs) for chart in _closer(run, i, len(runs) > 1)),
             *_details(runs),
-            f"<footer>Made by scax {escape(first.environment['packages'].get('scax') or '')}</footer>",
+            f"<footer>Made by scax {page.text(first.environment['packages'].get('scax') or '')}</footer>",
         ],
     )
 
@@ -212,7 +213,7 @@ def _details(runs: list[Run]) -> list[str]:
         used = [c.name for c in run.schema.used]
         shown = ", ".join(used[:40]) + (", …" if len(used) > 40 else "")
         out += [
-            f"<h2>Settings{f' of {escape(run.name)}' if len(runs) > 1 else ''}</h2>",
+            f"<h2>Settings{f' of {page.text(run.name)}' if len(runs) > 1 else ''}</h2>",
             page.facts(
                 [
                     ("table", f"{Path(config.table).name}, {run.schema.rows:,} rows"),

@@ -168,7 +168,7 @@ def _unparsed(text: CsvText, line: int) -> TableError:
 def parquet_head(path: str, name: str) -> tuple[tuple[str, ...], int]:
     """Column names and number of rows, without reading the rows."""
     try:
-        scan = pl.scan_parquet(path)
+        scan = pl.scan_parquet(path, glob=False)
         columns, rows = tuple(scan.collect_schema().names()), int(scan.select(pl.len()).collect().item())
         most = MOST_GROUP_VALUES // max(len(columns), 1)
         largest = largest_row_group(path) if rows > most else rows
@@ -176,8 +176,8 @@ def parquet_head(path: str, name: str) -> tuple[tuple[str, ...], int]:
         raise _damaged(name) from None
     if largest > most:
         raise TableError(
-            f"{name} has {largest:,} rows in one row group, too many to read at once: write it again with smaller ones, "
-            f"such as polars' write_parquet(…, row_group_size={min(100_000, most):,})."
+            f"{name} has {largest:,} rows in one row group, too many to read at once: write it again with smaller "
+            f"ones, such as polars' write_parquet(…, row_group_size={min(100_000, most):,})."
         )
     return columns, rows
 
@@ -185,7 +185,7 @@ def parquet_head(path: str, name: str) -> tuple[tuple[str, ...], int]:
 def parquet_blocks(path: str, name: str, rows: int) -> Iterator[pl.DataFrame]:
     """The rows in order, a block at a time."""
     try:
-        batches: Any = pl.scan_parquet(path).collect_batches(chunk_size=rows, maintain_order=True)
+        batches: Any = pl.scan_parquet(path, glob=False).collect_batches(chunk_size=rows, maintain_order=True)
         yield from batches
     except _FAILURES:
         raise _damaged(name) from None

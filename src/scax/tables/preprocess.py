@@ -320,7 +320,8 @@ class _Grown:
     def __init__(self, preprocess: Preprocess, table: Table, most: int | None):
         self.preprocess, self.name, self.most, self.rows = preprocess, table.name, most, 0
         room = min(preprocess.schema.rows, (most or 1 << 28) // preprocess.bytes(1))
-        self.x, self.y = np.empty((room, preprocess.schema.width), np.float32), np.empty(room, np.float32)
+        label = np.int32 if len(preprocess.schema.target.classes) > 2 else np.float32
+        self.x, self.y = np.empty((room, preprocess.schema.width), np.float32), np.empty(room, label)
 
     def add(self, x: np.ndarray, y: np.ndarray, others: int) -> None:
         """Append rows; `others` are rows elsewhere that count for the limit as well."""
@@ -334,7 +335,6 @@ class _Grown:
             size = max(end, len(self.x) + len(self.x) // 4)
             self.x.resize((size, self.x.shape[1]), refcheck=False)
             self.y.resize(size, refcheck=False)
-        self.y = self.y.astype(y.dtype, copy=False)
         self.x[self.rows : end], self.y[self.rows : end] = x, y
         self.rows = end
 
