@@ -11,7 +11,7 @@ CORE = {
 }  # fmt: skip
 SHELL = {"bridges", "cli", "cluster", "estimators", "report", "reproduce", "runs", "storage", "tables"}
 #: Belongs to neither: our own networks, and the helpers that import the standard library alone.
-BESIDE = {"models", "_cache", "_extras"}
+BESIDE = {"models", "_cache", "_extras", "_text", "_untrusted"}
 HEAVY = {"matplotlib", "pandas", "polars", "ray", "rich", "sklearn", "typer"}
 #: What training takes from the shell: the order of rows, rows on disk, and the file that `strength` reads.
 TRAINING_TAKES = {"scax.tables.shuffle", "scax.tables.stream", "scax.storage.run_folder"}

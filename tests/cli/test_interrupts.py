@@ -12,8 +12,8 @@ from scax.cli import interrupts
 from .tables import regression
 
 
-def interrupt() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
+def interrupt(number: int = signal.SIGINT) -> None:
+    os.kill(os.getpid(), number)
 
 
 def test_patience(monkeypatch):
@@ -30,6 +30,25 @@ def test_patience(monkeypatch):
             pytest.fail("begun although a stop was asked for")
     assert signal.getsignal(signal.SIGINT) is before
     assert not interrupts.asked()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_each_signal_is_noted(number):
+    with interrupts.listen(), interrupts.patient():
+        assert not interrupts.asked()
+        interrupt(number)
+        assert interrupts.asked()
+
+
+def test_nohup_is_respected():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupts.listen(), interrupts.patient():
+            interrupt(signal.SIGHUP)
+            assert not interrupts.asked()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_signal_that_a_callback_swallows_is_obeyed_later():

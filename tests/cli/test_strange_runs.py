@@ -1,5 +1,6 @@
 """Run folders that are damaged, or that a stranger made: one sentence each, and nothing outside is touched."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -97,3 +98,15 @@ def test_numbers_of_any_length_in_the_options(refused):
     regression(Path("t.csv"))
     for option in ("--steps", "--seed", "--batch-size"):
         assert f"{option} is too large" in refused("train", "t.csv", "--target", "price", option, "9" * 400)
+
+
+def test_another_version_says_so(copies, scax):
+    file = Path(copies[1], "environment.json")
+    about = json.loads(file.read_text())
+    about["packages"]["scax"] = "0.0.1"
+    file.write_text(json.dumps(about))
+    Path(copies[1], ".checkpoint.safetensors.12-abcd.part").touch()  # of a process that was killed
+    outcome = scax("resume", copies[1])
+    assert outcome.code == 0, outcome.err
+    assert "the run was started with scax 0.0.1 (now" in outcome.err
+    assert not list(Path(copies[1]).glob(".*.part"))

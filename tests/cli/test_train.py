@@ -2,9 +2,11 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -202,12 +204,43 @@ def test_interrupt_saves_and_says_how_to_resume(tmp_path):
     assert read(tmp_path / "run/checkpoint.safetensors").description["info"]["step"] >= 1
 
 
+def test_a_terminal_that_is_closed_saves(tmp_path):
+    """The progress bar cannot be drawn any more, and that must not keep the run from saving."""
+    import fcntl
+    import pty
+    import termios
+
+    regression(tmp_path / "t.csv")
+    master, slave = pty.openpty()
+    words = ("train", "t.csv", "--target", "price", "--steps", "100000000", "--save-every", "100000", "--out", "run")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scax", *words],
+        cwd=tmp_path,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env=_environment(),
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(slave)
+    deadline = time.monotonic() + 240
+    while not (tmp_path / "run/metrics.jsonl").exists() or not (tmp_path / "run/metrics.jsonl").stat().st_size:
+        assert process.poll() is None, "ended before its first record"
+        assert time.monotonic() < deadline
+        if select.select([master], [], [], 0.05)[0]:  # or it would wait for someone to read what it says
+            os.read(master, 1 << 16)
+    os.close(master)
+    assert process.wait(timeout=120) == 130
+    assert read(tmp_path / "run/checkpoint.safetensors").description["info"]["step"] >= 1
+
+
 def test_killed_and_resumed(tmp_path):
     """The short version of benchmarks/kill_test.py."""
     from benchmarks import kill_test
 
     os.environ |= {"PYTHONPATH": _environment()["PYTHONPATH"]}
-    assert kill_test.run(kills=2, steps=3000, seed=1, folder=tmp_path, say=lambda text: None) == 2
+    assert kill_test.run(kills=3, steps=3000, seed=1, folder=tmp_path, say=lambda text: None, starts=1) == 3
 
 
 def test_help_is_quick_and_light():

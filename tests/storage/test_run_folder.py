@@ -3,12 +3,14 @@
 import json
 import math
 import os
+import subprocess
+import sys
 
 import pytest
 
 from scax.storage import save_checkpoint
 from scax.storage.run_files import read_comparison, read_environment, read_json, read_metrics, read_path, read_results
-from scax.storage.run_folder import RunFolderError, locked, write_json
+from scax.storage.run_folder import RunFolderError, aside, locked, other_versions, remove_stale, write_json
 from tests.report.results import results
 
 RECORD = {"step": 1, "seconds": 0.1, "objective": None}
@@ -148,3 +150,78 @@ def test_links_and_pipes_are_not_read(tmp_path):
     for name, why in (("link", "is a link"), ("pipe", "is not a regular file"), ("none", "is missing")):
         with pytest.raises(RunFolderError, match=why):
             read_json(tmp_path / name)
+
+
+FILLING = """
+import sys, time
+from pathlib import Path
+from scax.storage.run_folder import aside
+with aside(Path(sys.argv[1])) as working:
+    (working / "big").write_bytes(b"0" * 1000)
+    print("filling", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_what_a_killed_start_leaves_is_removed_by_the_next(tmp_path):
+    processes = []
+    for name in ("killed", "alive"):
+        process = subprocess.Popen([sys.executable, "-c", FILLING, tmp_path / name], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "filling\n"
+        processes.append(process)
+    killed, alive = processes
+    try:
+        killed.kill()
+        killed.wait()
+        (tmp_path / ".empty.123-0123abcd.new").mkdir()  # killed before it was locked
+        (tmp_path / ".other.123-0123abcd.new").write_text("a file")
+        (tmp_path / ".mine.new").mkdir()
+        assert len(os.listdir(tmp_path)) == 5
+        with aside(tmp_path / "run") as working:
+            (working / "results.json").touch()
+            left = sorted(name.split(".")[1] for name in os.listdir(tmp_path))
+            assert left == ["alive", "mine", "other", "run"]
+        assert (tmp_path / "run/results.json").exists()
+    finally:
+        alive.kill()
+        alive.wait()
+    assert remove_stale(tmp_path) == 1
+    assert sorted(os.listdir(tmp_path)) == [".mine.new", ".other.123-0123abcd.new", "run"]
+
+
+def test_an_error_leaves_nothing(tmp_path):
+    def fill():
+        with aside(tmp_path / "a/run") as working:
+            (working / "file").touch()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fill()
+    assert os.listdir(tmp_path / "a") == []
+
+
+def test_a_lock_taken_for_a_leftover_is_made_again(tmp_path, monkeypatch):
+    from scax.storage import run_folder
+
+    really, stolen = run_folder._open_lock, []
+
+    def open_lock(path, make=True):
+        if not stolen:  # another process is quicker
+            stolen.append(path)
+            os.rmdir(path.parent)
+        return really(path, make)
+
+    monkeypatch.setattr(run_folder, "_open_lock", open_lock)
+    with aside(tmp_path / "run") as working:
+        assert working != stolen[0].parent
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_other_versions():
+    from importlib.metadata import version
+
+    here = {name: version(name) for name in ("scax", "jax", "jaxlib", "numpy")}
+    assert other_versions(here) is None
+    assert other_versions(here | {"scax": "0.0.1"}) == f"scax 0.0.1 (now {here['scax']})"
+    assert "jax of an unknown version" in str(other_versions(here | {"jax": None}))

@@ -1,4 +1,4 @@
-"""Ctrl-C and a polite kill: noted when they come, obeyed at a good moment.
+"""Ctrl-C, a polite kill and a terminal that is closed: noted when they come, obeyed at a good moment.
 
 A handler that raises does so wherever Python happens to be. Within a callback of a compiled library the exception is
 swallowed, and the command goes on as if nothing had been asked; or the library is left in a state in which it crashes.
@@ -18,11 +18,21 @@ from types import FrameType
 
 from .errors import INTERRUPTED
 
+#: SIGHUP comes when a terminal is closed, and is not there on every system
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
 _seen: list[int] = []
+_terminals: list[int] = []  # of stdout and stderr, those that were terminals when the command began
 _patience: list[str | None] = [None]  # the last words of a command that is patient, None for one that is not
 
 
+def handled() -> tuple[int, ...]:
+    """The signals to be handled: nohup asks that one of them be ignored."""
+    return tuple(number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN)
+
+
 def _note(number: int, frame: FrameType | None) -> None:
+    _part_from_terminal()
     words = _patience[-1]
     if words is None and frame is not None and frame.f_code.co_name == "_xla_gc_callback":  # JAX's: it would be lost
         threading.Timer(0.02, os.kill, (os.getpid(), number)).start()
@@ -35,6 +45,15 @@ def _note(number: int, frame: FrameType | None) -> None:
     slow = threading.Timer(1.5, _tell, ("stopping after this piece of work; Ctrl-C once more to stop at once.\n",))
     slow.daemon = True  # not heard of where the piece is short
     slow.start()
+
+
+def _part_from_terminal() -> None:
+    """Where the terminal is gone, print to nowhere: an error from printing must not keep a run from saving."""
+    for handle in _terminals:
+        if not os.isatty(handle):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, handle)
+            os.close(nowhere)
 
 
 def _tell(words: str) -> None:
@@ -53,8 +72,9 @@ def listen() -> Iterator[None]:
     """Note signals from here on; at the end all is as it was."""
     _seen.clear()
     del _patience[1:]
+    _terminals[:] = [handle for handle in (1, 2) if os.isatty(handle)]
     try:
-        before = {number: signal.signal(number, _note) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, _note) for number in handled()}
     except ValueError:  # not in the main thread
         before = {}
     try:

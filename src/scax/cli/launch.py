@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from . import interrupts
 from .errors import LAUNCHED, LOST, UserError, fail
 from .options import absurd
 
@@ -73,7 +74,7 @@ def _start(i: int, processes: int, address: str, command: list[str], quiet: Any)
 def _watch(crew: list[subprocess.Popen], quiet: Any) -> int:
     """Wait for all processes; if one dies, end the others and say so."""
     pass_on = lambda number, _frame: crew[0].send_signal(number)
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, pass_on) for number in interrupts.handled()}
     try:
         deadline = None
         while any(process.poll() is None for process in crew):

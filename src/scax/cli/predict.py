@@ -44,7 +44,7 @@ def predict(
     tally = Tally()
     columns = _columns(model, open_table(table, header=header, encoding=encoding), tally)
     for sentence in tally.sentences():
-        say(f"scax: warning: {sentence}", file=sys.stderr)
+        say(f"scax: warning: {sentence}", to_stderr=True)
     content = _encode(columns, "" if output is None else output.name)
     if output is None:
         lines = content.decode().split("\n")  # a terminal shows them, a pipe gets the bytes as they are

@@ -23,7 +23,7 @@ from ..reproduce.tables import susy as susy_table
 from ..reproduce.words import mse, score, seconds
 from ..storage.run_files import read_json
 from ..storage.run_folder import FORMAT, RunFolderError, environment, free, locked
-from ..storage.whole import write_text
+from ..storage.whole import remove_parts, write_text
 from . import interrupts
 
 KIND = "reproduce"
@@ -59,6 +59,7 @@ def run(
     events = susy_table(data_dir) if "susy" in parts else None
     place.mkdir(parents=True, exist_ok=True)
     with locked(place), _progress() as progress:
+        remove_parts(place)
         file = place / "results.json"
         results = read_json(file) if file.exists() else {"format": FORMAT, "kind": KIND}
 

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,9 @@ from ..runs.checks import check_folder
 from ..runs.config import TrainConfig
 from ..runs.reading import survey
 from ..runs.tensorboard import EventFiles
-from ..storage.run_folder import locked
+from ..storage import remove_parts
+from ..storage.run_files import read_environment
+from ..storage.run_folder import locked, other_versions
 from ..training.scores import SCORES, one_class
 from ..training.strength import STRENGTHS
 from . import interrupts
@@ -44,13 +45,13 @@ def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool, e
     if not machine:
         show_schema(table.name, preprocess.schema)
     for warning in preprocess.schema.warnings:
-        say(f"scax: warning: {warning}", file=sys.stderr)
+        say(f"scax: warning: {warning}", to_stderr=True)
     command = shlex.join(["scax", "train", "--config", str(folder / "config.toml"), "--out", f"{folder}-again"])
     with _resumable(folder):
         with interrupts.anywhere():
             session = sessions.start(folder, config, table, preprocess, command)
         for warning in session.data.warnings:
-            say(f"scax: warning: {warning}", file=sys.stderr)
+            say(f"scax: warning: {warning}", to_stderr=True)
         with interrupts.patient(_go_on(folder)):
             hosts.meet()
             with locked(folder):
@@ -67,8 +68,16 @@ def again(folder: Path, save_every: float, machine: bool, events: Path | None = 
         return
     check_folder(folder)
     with locked(folder) if hosts.first() else contextlib.nullcontext(), _resumable(folder):
+        if hosts.first():
+            remove_parts(folder)
         with interrupts.anywhere():
             session = sessions.resume(folder)
+        if (changed := other_versions(read_environment(folder)["packages"])) and hosts.first():
+            say(
+                f"scax: warning: the run was started with {changed}: its last bits may differ from those of a run that "
+                "was not stopped.",
+                to_stderr=True,
+            )
         if not machine:
             say(f"Resuming {folder} at step {session.step:,} of {session.config.steps:,}.")
         with interrupts.patient(_go_on(folder)):
@@ -104,7 +113,7 @@ def _run(
     if not done and not hosts.first():
         raise SystemExit(INTERRUPTED)
     if not done:
-        say(f"scax: stopped at step {session.step:,}; all is saved. Go on: scax resume {folder}", file=sys.stderr)
+        say(f"scax: stopped at step {session.step:,}; all is saved. Go on: scax resume {folder}", to_stderr=True)
         raise SystemExit(INTERRUPTED)
     results = session.finish()
     _outcome(folder, results, machine)
@@ -125,7 +134,7 @@ def _choose(session: sessions.Session, machine: bool) -> None:
 
     done = session.choose(on_record, interrupts.asked)
     if not done:
-        say(f"scax: stopped; the strength is chosen anew. Go on: scax resume {session.folder}", file=sys.stderr)
+        say(f"scax: stopped; the strength is chosen anew. Go on: scax resume {session.folder}", to_stderr=True)
         raise SystemExit(INTERRUPTED)
     if not machine:
         strongest = session.strength == STRENGTHS[-1]
@@ -187,7 +196,7 @@ def _resumable(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         if not (folder / "config.toml").is_file() or not hosts.first():
             raise
-        say(f"scax: {_go_on(folder)}", file=sys.stderr)
+        say(f"scax: {_go_on(folder)}", to_stderr=True)
         raise SystemExit(INTERRUPTED) from None
 
 

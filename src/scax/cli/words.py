@@ -1,15 +1,15 @@
 """Small pieces of sentences."""
 
 import difflib
+import sys
 from collections.abc import Iterable
-from typing import TextIO
 
 from .._text import printable
 
 
-def say(text: str, file: TextIO | None = None, flush: bool = False) -> None:
+def say(text: str, to_stderr: bool = False, flush: bool = False) -> None:
     """Print a line for people: names in it may be a stranger's, and must not speak to the terminal."""
-    print(printable(text), file=file, flush=flush)
+    print(printable(text), file=sys.stderr if to_stderr else sys.stdout, flush=flush)
 
 
 def count(n: int, what: str) -> str:
