@@ -1,6 +1,7 @@
 """Calls into JAX whose form has changed between releases, in one place; and which releases those are."""
 
 import functools
+import os
 import re
 import warnings
 
@@ -33,6 +34,28 @@ def check_version(version: str = jax.__version__) -> None:
 
 def _text(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
+
+
+_forked = [False]  # whether this process came from a fork of one in which JAX had started its threads
+
+
+def _note_fork() -> None:
+    from jax._src import xla_bridge  # no public name tells whether JAX has started
+
+    _forked[0] |= xla_bridge.backends_are_initialized()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
+
+def refuse_fork() -> None:
+    """Refuse to compute in a forked child of a process that has used JAX: its threads are not there, and it hangs."""
+    if _forked[0]:
+        raise RuntimeError(
+            "this process was forked from one that had used JAX, which would hang here: start workers with "
+            "multiprocessing.get_context('spawn'), or with joblib's default backend, loky."
+        )
 
 
 @functools.cache

@@ -4,6 +4,7 @@ Every check reads concrete values only. Inside `jit`, `vmap` or `scan` values ar
 still are, and are checked there too.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -65,8 +66,36 @@ def finite(name: str, value: Any, advice: str) -> None:
         raise ValueError(f"{name} has {len(where)} value(s) that are not finite, the first at {first}. {advice}")
 
 
+def in_range(name: str, value: Any) -> None:
+    """Refuse finite numbers that become infinite in the precision that JAX computes with."""
+    kind = np.dtype(getattr(value, "dtype", type(value)))
+    used = jax.dtypes.canonicalize_dtype(kind) if kind.kind == "f" else kind
+    known = concrete(value) if used.itemsize < kind.itemsize else None
+    if known is None or known.size == 0:
+        return
+    largest, limit = np.max(np.abs(known)), np.finfo(used).max
+    if limit < largest < np.inf:
+        raise ValueError(
+            f"{name} has values up to {largest:.2g}, beyond the largest {used.name}, {limit:.2g}: divide {name} by "
+            f"{largest:.0e}, or train in float64 (jax.config.update('jax_enable_x64', True))."
+        )
+
+
+def warn_not_finite(objective: float, step: int, x: Any, y: Any) -> None:
+    """Warn that a training has ended without a finite objective, and say how large its numbers are."""
+    if np.isfinite(objective):
+        return
+    sizes = ", ".join(f"{name} up to {np.max(np.abs(np.asarray(v, float))):.2g}" for name, v in (("x", x), ("y", y)))
+    warnings.warn(
+        f"the objective is {objective} after {step} steps, on rows with {sizes}: the weights are of no use. "
+        "Scale x and y to about 1, or take smaller steps.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
 def features(name: str, x: Any, dtype: Any) -> None:
-    """Inputs must be floating, at least one row, finite, and no wider than the weights."""
+    """Inputs must be floating, at least one row, finite, in range, and no wider than the weights."""
     kind = jnp.asarray(x).dtype if not hasattr(x, "dtype") else x.dtype
     if not jnp.issubdtype(kind, jnp.floating):
         raise TypeError(
@@ -81,6 +110,7 @@ def features(name: str, x: Any, dtype: Any) -> None:
             f".astype({jnp.dtype(dtype).name!r}), or build the weights in {kind}."
         )
     finite(name, x, "Impute or drop them first.")
+    in_range(name, x)
 
 
 def rows(name: str, value: Any, n: int, of: str = "x") -> None:
@@ -98,6 +128,7 @@ def targets(y: Any, n: int) -> None:
     """Targets: one per row, real numbers or class indices that survive the conversion to an array."""
     rows("y", y, n)
     real_numbers("y", y)
+    in_range("y", y)
     kind = np.dtype(getattr(y, "dtype", type(y)))
     known = concrete(y) if kind.kind in "iu" else None
     largest = jnp.iinfo(jax.dtypes.canonicalize_dtype(kind)).max if kind.kind in "iu" else 0

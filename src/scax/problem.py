@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from ._compat import refuse_fork
 from ._struct import static, struct
 from .batch import Batch, Pairs
 from .layout import Layout, Mask
@@ -86,7 +87,9 @@ class Problem:
                 f"apply(params, x) gave {'a ' + type(z).__name__ if shape is None else f'shape {shape}'} for x of "
                 f"shape {x.shape}; it must give [n] or [n, k] with one row per row of x."
             )
-        self.loss.check(batch.y, 1 if len(shape) == 1 else shape[1])
+        k = 1 if len(shape) == 1 else shape[1]
+        self.loss.check(batch.y, k)
+        self.loss.check_range(batch.y, k, z.dtype)
 
     def ready(self, params: PyTree, batch: Any) -> Batch:
         """(x, y), (x, y, weight) or a Batch as a Batch of arrays, checked against the network and the loss.
@@ -94,6 +97,7 @@ class Problem:
         For the doors, where values are known. A step does the same while it is traced: shapes and dtypes are checked
         there, and values, which are not known, are not.
         """
+        refuse_fork()
         batch, dtype = Batch.of(batch), self.layout(params).dtype(params)
         batch.check(dtype)
         return self.conform(params, batch.scaled(), dtype)

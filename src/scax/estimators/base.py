@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._cache import stored_programs
+from .._compat import refuse_fork
 from ..losses import Loss
 from ..models import MLP
 from ..models.compact import used, weights_used
@@ -129,6 +130,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
         self : object
             The fitted estimator.
         """
+        refuse_fork()
         parameters.check(self)
         again = self.warm_start and hasattr(self, "coefs_")
         X, y = self._validate(X, y, first=not again)
@@ -156,6 +158,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
 
     def _partial_fit(self, X, y, sample_weight):
         """One epoch over these rows, going on from where the last one ended."""
+        refuse_fork()
         parameters.check(self)
         if self.early_stopping:
             raise ValueError("partial_fit sees one part of the data at a time: it needs early_stopping=False.")

@@ -2,7 +2,9 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .. import checks
@@ -57,3 +59,21 @@ class Loss:
                 f"y of shape {(shape[0], k)}" + (f" or {shape[:1]}." if k == 1 else ".")
             )
         checks.finite("y", y, "Drop rows without a target, or give them weight 0 and any finite target.")
+
+    def check_range(self, y: Any, k: int, dtype: Any) -> None:
+        """Refuse targets so large that their loss is not finite in the precision of the weights."""
+        known = checks.concrete(y)
+        if known is None or known.size == 0 or known.dtype.kind != "f":
+            return
+        largest = float(np.max(np.abs(known)))
+        if largest < float(jnp.finfo(dtype).max) ** 0.25:  # no loss grows faster
+            return
+        row = np.argmax(np.max(np.abs(known.reshape(len(known), -1)), axis=1))
+        with jax.ensure_compile_time_eval():
+            y = self.targets(jnp.asarray(known[row : row + 1]), k).astype(dtype)
+            overflows = not np.all(np.isfinite(self.value(jnp.zeros((1, k), dtype), y)))
+        if overflows:
+            raise ValueError(
+                f"y has values up to {largest:.2g}, whose {type(self).__name__} loss is not finite in "
+                f"{jnp.dtype(dtype).name}: divide y by {largest:.0e} and multiply predictions by it."
+            )

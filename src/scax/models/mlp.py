@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .. import checks
+from .._compat import refuse_fork
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
@@ -48,6 +49,7 @@ class MLP:
 
     def init(self, key: Array, dtype=float) -> Params:
         """Fresh parameters."""
+        refuse_fork()
         params = []
         for n_in, n_out in zip(self.widths[:-1], self.widths[1:], strict=True):
             key, sub = jax.random.split(key)

@@ -104,6 +104,7 @@ def train(
         history["objective"][-1] = float(evaluate(problem, solution, whole))
     if solves_prox(method) and finish != 0:
         solution = sparse_end(problem, solution, whole, steps=finish)
+    checks.warn_not_finite(history["objective"][-1], done, whole.x, whole.y)
     return Result(solution, {k: np.asarray(v) for k, v in history.items()}, carry.state, done, status)
 
 
