@@ -25,8 +25,8 @@ BOUNDS := tests/bridges tests/cli/test_bad_input.py tests/cli/test_live.py tests
 	tests/tables tests/test_extras.py
 
 # README, the guides and docs/: their links, names, numbers and examples.
-DOCS := tests/test_guides.py tests/test_extras.py tests/test_packaging.py tests/cli/test_readme.py \
-	tests/reproduce/test_docs.py tests/examples
+DOCS := tests/test_guides.py tests/test_promises.py tests/test_extras.py tests/test_packaging.py \
+	tests/cli/test_readme.py tests/reproduce/test_docs.py tests/examples
 
 # Some tests wait for processes they started: three at a time keep two cores busy.
 TESTS := $(BIN)/python -m pytest -n 3 --dist worksteal

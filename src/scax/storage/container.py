@@ -27,7 +27,7 @@ from .whole import write_bytes
 VERSION = 1
 FORMAT = "scax"
 _NO_DIGEST = "0" * 64
-_HEADER_LIMIT = 100_000_000  # of safetensors itself
+_HEADER_LIMIT = 64 << 20  # bytes; safetensors itself allows 100 MB
 _BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "U64": 8, "I64": 8,
     "F16": 2, "F32": 4, "F64": 8, "C64": 8, "BF16": 2,
