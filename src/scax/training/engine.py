@@ -24,8 +24,11 @@ from .feed import Batches, Feed, check_batches
 from .method import reported_names
 from .stopping import Best, Stopping
 
-#: Batches that are drawn at once: drawing one by one, between two steps, may cost as much as a step.
-BLOCK = 16
+#: Batches that are drawn at once: drawing one by one, between two steps, may cost as much as a step. XLA shares out the
+#: gathering from a large table among threads, whose start is paid once in a block.
+BLOCK = 64
+#: Steps before Python looks for the first time.
+FIRST_STRETCH = 16
 #: Records of one compiled call, at most.
 CAPACITY = 128
 #: Seconds between two looks from Python, about: then somebody may interrupt, see progress, or write a checkpoint.
@@ -272,7 +275,7 @@ def drive(
     within a stretch by its share of the steps. `agree` makes one number of those that several processes have: lengths
     depend on the clock.
     """
-    began, step, stretch, is_over = time.perf_counter(), int(carry.step), BLOCK, False
+    began, step, stretch, is_over = time.perf_counter(), int(carry.step), FIRST_STRETCH, False
     while step < goals[-1] and not is_over:
         place = bisect.bisect_right(goals, step)
         ahead = list(goals[place : place + CAPACITY])

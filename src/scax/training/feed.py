@@ -61,7 +61,7 @@ class Feed(Protocol):
 
 #: Bytes of the batches of a plan up to which they are gathered at once: on a CPU, rows taken from a large table between
 #: two small steps cost more than the steps.
-GATHERED = 1 << 23
+GATHERED = 1 << 20
 
 
 @struct
