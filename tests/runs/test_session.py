@@ -65,8 +65,9 @@ def test_records_after_the_checkpoint_are_written_again(begin):
     session = begin("run")
     assert not go(session, should_stop=lambda: session.step >= 10)
     at = session.step
+    last = sessions.read_metrics(session.folder)[-1]
     with open(session.folder / sessions.METRICS, "a") as metrics:
-        metrics.write(json.dumps({"step": at + 1}) + '\n{"step": 2')  # one too many, and one cut off
+        metrics.write(json.dumps(last | {"step": at + 1}) + '\n{"step": 2')  # one too many, and one cut off
     assert sessions.resume(session.folder).step == at
     assert sessions.read_metrics(session.folder)[-1]["step"] <= at
 

@@ -30,7 +30,7 @@ def check_folder(folder: Path) -> None:
 
 def check_sizes(folder: Path, widths: tuple[int, ...]) -> None:
     """Refuse a config whose network is not that of the checkpoint, before either of them takes memory."""
-    best = "state[1]['params']"
+    best = "state.best.params"
     saved = {p.name: p.shape for p in read_places(folder / CHECKPOINT, KIND) if p.name.startswith(best)}
     wanted = {f"{best}[{i}]['weight']": pair for i, pair in enumerate(itertools.pairwise(widths))}
     wanted |= {f"{best}[{i}]['bias']": (width,) for i, width in enumerate(widths[1:])}
