@@ -1,4 +1,5 @@
-"""Step sizes in long runs: the default, one that falls more slowly after some hundred steps, and one that always does.
+"""Long runs: the default, whose clock stands still while fresh batches improve; the same with one that counts steps;
+and step sizes that fall more slowly by hand, after some hundred steps ("later") or always ("slow").
 
 python -m benchmarks.long_runs run --data-dir DIR [--workers N]     writes docs/results/long-runs.json
 python -m benchmarks.long_runs show                                 prints the table of docs/how-to-choose.md
@@ -9,7 +10,6 @@ rows, no finishing steps. A quarter of the rows is for the test; the others but 
 """
 
 import argparse
-import dataclasses
 import itertools
 import json
 import multiprocessing
@@ -18,8 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-#: How each differs from the default step size.
-RULES = {"default": {}, "later": {"later": 0.35, "turn": 300.0}, "slow": {"exponent": 0.3}}
+RULES = ("default", "counted", "later", "slow")
 PENALTIES = {"L2 1e-3": ("L2", 1e-3), "ℓ1 1e-4": ("L1", 1e-4), "ℓ1 1e-3": ("L1", 1e-3)}
 NETWORKS = {"paper": None, "wide": (100, 50)}
 TITLES = {"casp": "CASP", "parkinsons": "Parkinsons", "skillcraft1": "SkillCraft1", "winequality-white": "Wine"}
@@ -34,7 +33,6 @@ def one(job: tuple) -> list[dict]:
 
     import scax
     from benchmarks import sparse_training
-    from scax.rules.sequences import STEP_SIZE
 
     name, network, penalty, seed, folder = job
     x, y = sparse_training.table(name, folder)
@@ -45,8 +43,13 @@ def one(job: tuple) -> list[dict]:
     kind, strength = PENALTIES[penalty]
     problem = scax.Problem(net.apply, scax.Squared(), getattr(scax, kind)(strength))
     rows = []
-    for rule, options in RULES.items():
-        method = scax.SCA(problem, step_size=dataclasses.replace(STEP_SIZE, **options))
+    sizes = {
+        "later": lambda n: 0.5 * (1 + n / 1.5) ** -0.55 * (1 + n / 300) ** 0.2,
+        "slow": lambda n: 0.5 * (1 + n / 1.5) ** -0.3,
+    }
+    for rule in RULES:
+        clock = None if rule == "default" else scax.rules.StepCount()
+        method = scax.SCA(problem, step_size=sizes.get(rule), clock=clock)
         history = scax.train(
             method, net.init(jax.random.key(seed)), split["train"], steps=STEPS, batch_size=32, finish=0,
             key=jax.random.key(seed), validation=split["test"], records=SHOWN,
@@ -66,26 +69,31 @@ def one(job: tuple) -> list[dict]:
 
 def run(folder: Path | None, workers: int) -> None:
     os.environ |= {"NPROC": "1", "OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-    jobs = [(*job, folder) for job in itertools.product(TITLES, NETWORKS, PENALTIES, SEEDS)]
+    jobs = [(*job, seed, folder) for seed in SEEDS for job in itertools.product(TITLES, NETWORKS, PENALTIES)]
     rows: list[dict] = []
+    command = f"python -m benchmarks.long_runs run --data-dir DIR --workers {workers}"
     # a process for each job: programs of other networks are not kept
     with multiprocessing.get_context("spawn").Pool(workers, maxtasksperchild=1) as pool:
         for done, found in enumerate(pool.imap_unordered(one, jobs, chunksize=1), 1):
             rows += found
+            write(rows, command)  # what is done when somebody stops it is kept
             print(f"{done} of {len(jobs)}: {found[0]['set']} {found[0]['network']} {found[0]['penalty']}", flush=True)
+    print(markdown({"rows": rows}))
+
+
+def write(rows: list[dict], command: str) -> None:
     from benchmarks.steps import describe_machine
 
     order = {key: i for i, key in enumerate(itertools.product(TITLES, NETWORKS, PENALTIES, SEEDS, RULES))}
-    rows.sort(key=lambda r: order[r["set"], r["network"], r["penalty"], r["seed"], r["rule"]])
-    machine = describe_machine() | {"command": f"python -m benchmarks.long_runs run --data-dir DIR --workers {workers}"}
+    rows = sorted(rows, key=lambda r: order[r["set"], r["network"], r["penalty"], r["seed"], r["rule"]])
     lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    machine = describe_machine() | {"command": command}
     FILE.write_text(f'{{"machine": {json.dumps(machine)},\n"rows": [\n{lines}\n]}}\n')
-    print(markdown({"rows": rows}))
 
 
 def markdown(results: dict) -> str:
     """Ratios to the default, geometric means over the splits."""
-    others, last = list(RULES)[1:], len(SHOWN) - 1
+    others, last = RULES[1:], len(SHOWN) - 1
     heads = ["set", "network", "penalty"]
     for rule in others:
         heads += [f"{rule}, {at:,} steps" for at in SHOWN[1:]] + [f"{rule}, test error"]
@@ -93,10 +101,13 @@ def markdown(results: dict) -> str:
 
     def ratio(group: list[dict], rule: str, what: str, place: int) -> float:
         value = {(r["rule"], r["seed"]): r[what][place] for r in group}
-        return float(np.exp(np.mean([np.log(value[rule, s] / value["default", s]) for s in SEEDS])))
+        seeds = {seed for _, seed in value}
+        return float(np.exp(np.mean([np.log(value[rule, s] / value["default", s]) for s in seeds])))
 
     for name, network, penalty in itertools.product(TITLES, NETWORKS, PENALTIES):
         group = [r for r in results["rows"] if (r["set"], r["network"], r["penalty"]) == (name, network, penalty)]
+        if not group:
+            continue
         cells = []
         for rule in others:
             cells += [ratio(group, rule, "objective", i) for i in range(1, last + 1)]

@@ -115,7 +115,7 @@ class SCA:
         return state.layout.unflatten(w, state.frozen)
 
     def explain(self, params: PyTree, x: Any) -> str:
-        """Which solver a batch like x gets, and why, in words."""
+        """Which solver a batch like x gets, and why, and what decides between steps, in words."""
         from .solvers.explain import explain
 
         state = self.init(params)
@@ -131,6 +131,7 @@ class SCA:
             memory_rows=0 if state.rules.memory is None else state.rules.memory.squares.shape[0],
             blocks=blocks,
             full=self.surrogate == "full",
+            rules=f"{active_rules(self).clock.explain()}; damping {type(active_rules(self).damping).__name__}",
         )
 
 

@@ -161,3 +161,19 @@ def test_explicit_schedules_count_steps():
     for n in range(3):
         state, info = sca.step(state, sine(0.0, rows=8))
         np.testing.assert_allclose(info.step_size, 0.5 * (1 + n) ** -0.7, rtol=1e-6)
+
+
+def test_the_rule_is_explained():
+    net = scax.MLP((1, 4, 1))
+    params, x = net.init(jax.random.key(0)), np.zeros((5, 1), np.float32)
+    problem = scax.Problem(net.apply, scax.Squared())
+    assert "stands still while fresh batches improve" in scax.SCA(problem).explain(params, x)
+    assert "counts steps; damping Fixed" in scax.SCA(problem, clock=StepCount(), damping=0.1).explain(params, x)
+
+
+def test_a_training_that_takes_no_step_warns():
+    net = scax.MLP((1, 4, 1))
+    sca = scax.SCA(scax.Problem(net.apply, scax.Squared()), acceptance=scax.Acceptance(residual=1e-30))
+    x = np.linspace(-1, 1, 16, dtype=np.float32)[:, None]
+    with pytest.warns(RuntimeWarning, match="not one step between two records was taken"):
+        scax.train(sca, net.init(jax.random.key(0)), (x, np.sin(3 * x[:, 0])), steps=4, batch_size=4)

@@ -5,10 +5,11 @@ from collections.abc import Callable
 import numpy as np
 
 #: Decades of strength, tried from the middle outwards.
-STRENGTHS = 10.0 ** np.arange(-4, 1)
-FIRST = 2
-#: Rows that take part in the search at most, and the fraction of them that is held out.
-MOST_ROWS, FRACTION = 512, 0.25
+STRENGTHS = 10.0 ** np.arange(-6, 1)
+FIRST = 4
+#: Rows that take part in the search at most, and the fraction of them that is held out. The right strength falls with
+#: the number of rows: one found on some of them would be too strong for all.
+MOST_ROWS, FRACTION = 32_768, 0.25
 #: Rows that take part in a path of sparse networks at most, and steps for each strength (the first takes four times).
 MOST_PATH_ROWS, PATH_STEPS = 4096, 100
 #: Steps for one trial, if that is neither less than 6 epochs nor more than 24: short trials favor weak penalties.

@@ -73,6 +73,10 @@ class Rule:
         """What to remember of how the step did."""
         raise NotImplementedError
 
+    def explain(self) -> str:
+        """What the rule does, in a line."""
+        return type(self).__name__
+
     def report(self, state: RuleState) -> dict[str, Scalar]:
         """Scalars to show after a step, by name: each becomes a column of the history. None, unless overridden."""
         return {}

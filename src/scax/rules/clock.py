@@ -27,6 +27,9 @@ FAST, SLOW = 8, 1
 class StepCount(Stateless):
     """t_n = n: time passes with every step."""
 
+    def explain(self):
+        return "the clock counts steps"
+
     def propose(self, state, seen):
         return Reading.of_step(seen.step, seen.objective.dtype), state
 
@@ -69,6 +72,9 @@ class Progress(Rule):
 
     def __post_init__(self):
         checks.positive("tolerance", self.tolerance)
+
+    def explain(self):
+        return "the clock stands still while fresh batches improve, and damping falls with the objective"
 
     def init(self, w):
         return ProgressState(-jnp.ones((), w.dtype), *(jnp.zeros((), w.dtype) for _ in range(7)))

@@ -19,9 +19,11 @@ def explain(
     memory_rows: int = 0,
     blocks: tuple[int, str, int] | None = None,
     full: bool = False,
+    rules: str = "",
 ) -> str:
     """The sizes of a step on inputs `x`, the solver and the reason, what each solver would cost, and how the network
-    was read. `blocks` are their number, what they are made of and the weights in the largest."""
+    was read. `blocks` are their number, what they are made of and the weights in the largest; `rules` is a line about
+    what decides between steps."""
     problem, n = network.problem, x.shape[0]
     pairs = None
     if problem.manifold is not None:
@@ -41,6 +43,8 @@ def explain(
         lines.append(f"blocks: {blocks[0]} by {blocks[1]}, at most {blocks[2]} weights each")
     if memory_rows and not full:
         lines.append(f"metric: {memory_rows} rows remembered from past batches beside the batch's {n}")
+    if rules:
+        lines.append(f"rules: {rules}")
     lines.append(f"solver {plan.solver.name}: {plan.reason}")
     if problem.regularizer.is_smooth and not full:
         lines += [f"  {name}: {cost}" for name, cost in sorted(costs(sizes).items())]

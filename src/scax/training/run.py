@@ -1,6 +1,7 @@
 """`train`: one run of a method on rows in memory, or on a feed of your own."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -88,13 +89,14 @@ def train(
         method, until = for_all_rows(method, params, state)
     carry = engine.start(method, params, feed, key, state=state, until=until)
     history: dict[str, list[float]] = {}
-    run, done, status = engine.run(method, Objective(watched, unseen), until=until), 0, "steps"
+    run, done, status, stuck = engine.run(method, Objective(watched, unseen), until=until), 0, "steps", False
     for part in engine.drive(run, carry, feed, goals, each_record=callback is not None):
         carry, done, status = part.carry, part.step, "converged" if part.is_over else "steps"
         for record in part.records:
             record = {name: value if name == "step" else float(value) for name, value in record.items()}
             for name, value in record.items():
                 history.setdefault(name, []).append(value)
+            stuck = stuck or record.get("accepted") == 0
             if callback is not None and callback(record) is True:
                 status = "callback"
         if status == "callback":
@@ -104,6 +106,13 @@ def train(
         history["objective"][-1] = float(evaluate(problem, solution, whole))
     if solves_prox(method) and finish != 0:
         solution = sparse_end(problem, solution, whole, steps=finish)
+    if stuck and status != "converged":
+        warnings.warn(
+            "not one step between two records was taken: see info.status of a step for the reason and its remedy. "
+            "Standardize x and y, raise damping=, or compute in float64 (jax.config.update('jax_enable_x64', True)).",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     checks.warn_not_finite(history["objective"][-1], done, whole.x, whole.y)
     return Result(solution, {k: np.asarray(v) for k, v in history.items()}, carry.state, done, status)
 
