@@ -47,7 +47,7 @@ def wait_for(run: str, step: int, process: subprocess.Popen) -> None:
 
 
 def ended(process: subprocess.Popen, code: int) -> tuple[str, str]:
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=200)
     assert process.returncode == code, err
     return out, err
 

@@ -260,7 +260,7 @@ def test_a_training_takes_steps_that_are_solved_well_enough():
     rows = jnp.asarray(rng.permutation(256 * 10) % 256).reshape(160, 16)
     ends, problem = [], scax.Problem(net.apply, scax.Squared(), scax.L1(1e-4))
     for solver in ("auto", "semismooth"):
-        sca = scax.SCA(problem, solver=solver)
+        sca = scax.SCA(problem, solver=solver, clock=scax.rules.StepCount())
 
         def several(state, batches, sca=sca):
             return jax.lax.scan(lambda s, rows: sca.step(s, (x[rows], y[rows])), state, batches)
