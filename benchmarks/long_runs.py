@@ -113,7 +113,9 @@ def markdown(results: dict) -> str:
             cells += [ratio(group, rule, "objective", i) for i in range(1, last + 1)]
             cells.append(ratio(group, rule, "test", last))
         widths = "/".join(map(str, group[0]["widths"]))
-        lines.append(f"| {TITLES[name]} | {widths} | {penalty} | " + " | ".join(f"{c:.2f}" for c in cells) + " |")
+        splits = len({r["seed"] for r in group})
+        mark = "" if splits == len(SEEDS) else f" {'⁰¹²³'[splits]}"
+        lines.append(f"| {TITLES[name]} | {widths} | {penalty}{mark} | " + " | ".join(f"{c:.2f}" for c in cells) + " |")
     return "\n".join(lines)
 
 
