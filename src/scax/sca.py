@@ -95,7 +95,11 @@ class SCA:
         return dataclasses.replace(state, memory=_gradient(self, state, self.problem.ready(params, batch)))
 
     def on_all_rows(self) -> "SCA":
-        """The same method for batches that hold all rows."""
+        """The same method for batches that hold all rows; itself where steps are random or stale all the same: with
+        blocks that are drawn, a memory of past gradients, or the loss linearized."""
+        drawn = self.blocks is not None and (self.blocks.active is not None or self.blocks.own_batch)
+        if drawn or self.averaging is not None or self.surrogate == "full":
+            return self
         return dataclasses.replace(self, all_rows=True)
 
     def step(self, state: State, batch: Any) -> tuple[State, Info]:

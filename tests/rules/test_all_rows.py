@@ -58,3 +58,11 @@ def test_a_penalty_with_a_prox_works_too(x64):
     infos = run(lasso, net, data, 100)
     assert np.all(np.diff(infos.objective) <= 0)
     assert infos.objective[-1] < infos.objective[5]
+
+
+def test_where_steps_are_random_all_the_same_the_rules_stay():
+    problem_, _, _ = problem()
+    assert scax.SCA(problem_).on_all_rows().all_rows
+    assert scax.SCA(problem_, blocks=scax.Blocks(2)).on_all_rows().all_rows
+    for options in ({"blocks": scax.Blocks(4, active=2)}, {"averaging": 0.5}, {"surrogate": "full"}):
+        assert not scax.SCA(problem_, **options).on_all_rows().all_rows

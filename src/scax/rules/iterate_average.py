@@ -10,9 +10,10 @@ from jaxtyping import Array, Bool, Float, PyTree
 from .. import checks
 from .._struct import Number, struct
 from .base import Reading, Scalar, Seen
+from .clock import FREE_STEPS
 
-#: The average is compared with the iterate on one batch in so many, after as many free steps as the clock has.
-EVERY, FREE_STEPS = 8, 50
+#: The average is compared with the iterate on one batch in so many.
+EVERY = 8
 
 
 @struct
