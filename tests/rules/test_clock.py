@@ -116,7 +116,7 @@ def test_without_noise_it_gains_orders_of_magnitude(x64):
     best, result = objective(data, 1000)
     assert best < 1e-6
     assert best < counted / 100
-    assert result.history["clock"][-1] < 900
+    assert result.history["clock"][-1] < 800  # a mean over the last quarter: 874.5 where it counts steps
     assert result.history["multiplier"][-1] < 1e-4
 
 
