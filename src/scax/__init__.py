@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .storage import Model as Model
     from .storage import load as load
     from .storage import save as save
+    from .terms import Term as Term
     from .training import Path as Path
     from .training import Result as Result
     from .training import Stationarity as Stationarity
@@ -95,6 +96,7 @@ _NAMES = {
     "sharding": ("Blocks", "Parallel"),
     "status": ("Status",),
     "storage": ("FileError", "Model", "load", "save"),
+    "terms": ("Term",),
     "training": (
         "Path",
         "Result",

@@ -1,6 +1,7 @@
 """One mini-batch, as every part of the method sees it."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Shaped
 
 from . import checks
-from ._struct import struct
+from ._struct import static, struct
 
 
 @struct
@@ -73,3 +74,78 @@ class Batch:
         weight = weight * jnp.where(most > 1e19, 1e-19, jnp.where(most < 1e-19, 1e19, 1))  # the sum stays in range
         total = jnp.sum(weight)
         return weight / jnp.where(total > 0, total, 1)
+
+
+@struct
+class TermBatch:
+    """One batch for each term, in the problem's order; `widths` are the terms' numbers of outputs."""
+
+    parts: tuple[Batch, ...]
+    names: tuple[str, ...] = static()
+    widths: tuple[int, ...] = static(default=())
+
+    @staticmethod
+    def of(batch: Any, names: tuple[str, ...]) -> "TermBatch":
+        """From a dictionary of (x, y), (x, y, weight), Batch, or x alone, whose targets are zeros."""
+        if isinstance(batch, TermBatch):
+            return batch
+        if not isinstance(batch, Mapping):
+            raise TypeError(
+                f"the problem has terms {', '.join(map(repr, names))}: a batch is a dictionary with rows for each, "
+                f"got {type(batch).__name__}."
+            )
+        check_names(batch, names, "the batch")
+        parts = []
+        for name in names:
+            rows = batch[name]
+            with checks.about(f"term {name!r}"):
+                alone = hasattr(rows, "dtype") or isinstance(rows, list)
+                if alone:
+                    rows = rows if hasattr(rows, "dtype") else np.asarray(rows)
+                parts.append(Batch(rows, None) if alone else Batch.of(rows))
+                if parts[-1].pairs is not None:
+                    raise ValueError("neighbor pairs belong to problems without terms.")
+        return TermBatch(tuple(parts), names)
+
+    def map(self, change: Any) -> "TermBatch":
+        """The same with every part changed."""
+        return dataclasses.replace(self, parts=tuple(change(part) for part in self.parts))
+
+    @property
+    def x(self) -> Any:
+        """The rows, by name; of a single term the rows themselves."""
+        return self._each([part.x for part in self.parts])
+
+    @property
+    def y(self) -> Any:
+        """The targets, likewise."""
+        return self._each([part.y for part in self.parts])
+
+    def _each(self, values: list) -> Any:
+        return values[0] if len(values) == 1 else dict(zip(self.names, values, strict=True))
+
+    @property
+    def pairs(self) -> None:
+        return None
+
+    @property
+    def weight(self) -> None:
+        return None
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    @property
+    def term(self) -> np.ndarray:
+        """The number of each row's term."""
+        return np.repeat(np.arange(len(self.parts)), [part.size for part in self.parts])
+
+
+def check_names(given: Mapping[str, Any], names: tuple[str, ...], what: str) -> None:
+    """Refuse a dictionary that has not one entry for each term."""
+    if missing := [name for name in names if name not in given]:
+        raise ValueError(f"{what} has no rows for term {missing[0]!r}: give rows for {', '.join(map(repr, names))}.")
+    if extra := [name for name in given if name not in names]:
+        known = ", ".join(map(repr, names))
+        raise ValueError(f"{what} has rows for {extra[0]!r}, which is no term: the terms are {known}.")

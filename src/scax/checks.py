@@ -4,8 +4,9 @@ Every check reads concrete values only. Inside `jit`, `vmap` or `scan` values ar
 still are, and are checked there too.
 """
 
+import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -18,6 +19,15 @@ from ._compat import Tracer
 def concrete(value: Any) -> np.ndarray | None:
     """The value as a NumPy array, or None inside a transformation, where it is not known yet."""
     return None if isinstance(value, Tracer) else np.asarray(value)
+
+
+@contextlib.contextmanager
+def about(what: str) -> Iterator[None]:
+    """Errors within say what they are about, first."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{what}: {error}") from error
 
 
 def number(name: str, value: Any, ok: Callable[[np.ndarray], Any], wanted: str) -> None:
@@ -95,15 +105,19 @@ def warn_not_finite(objective: float, step: int, x: Any, y: Any) -> None:
 
 
 def features(name: str, x: Any, dtype: Any) -> None:
-    """Inputs must be floating, at least one row, finite, in range, and no wider than the weights."""
+    """Rows must be real numbers or integers (indices, categories), at least one, finite, in range, and no wider than
+    the weights."""
     kind = jnp.asarray(x).dtype if not hasattr(x, "dtype") else x.dtype
-    if not jnp.issubdtype(kind, jnp.floating):
+    is_index = jnp.issubdtype(kind, jnp.integer)
+    if not is_index and not jnp.issubdtype(kind, jnp.floating):
         raise TypeError(
-            f"{name} has dtype {kind}; features must be floating. Scale or encode them, then convert: "
-            f"{name}.astype({jnp.dtype(dtype).name!r})."
+            f"{name} has dtype {kind}; features must be floating, or integers for indices. Scale or encode them, then "
+            f"convert: {name}.astype({jnp.dtype(dtype).name!r})."
         )
     if np.ndim(x) < 1 or np.shape(x)[0] == 0:
         raise ValueError(f"{name} has shape {np.shape(x)}: a batch needs at least one row.")
+    if is_index:
+        return
     if jax.dtypes.canonicalize_dtype(kind).itemsize > jnp.dtype(dtype).itemsize:
         raise TypeError(
             f"{name} is {kind} while the weights are {jnp.dtype(dtype).name}: convert {name} with "

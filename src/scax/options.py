@@ -98,6 +98,7 @@ def active_rules(sca: "SCA") -> Rules:
         memory=memory,
         acceptance=given(sca.acceptance, acceptance),
         iterate_average=None if sca.mean_power is None or sca.all_rows else IterateAverage(sca.mean_power),
+        weights=sca.problem.term_weights,
     )
 
 

@@ -1,37 +1,26 @@
 """The problem: min_w U(w) = 1/N Σ_i l(y_i, f(w; x_i)) + R(w)."""
 
 import dataclasses
-import inspect
-from collections.abc import Callable, Hashable
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from . import checks
 from ._compat import refuse_fork
 from ._struct import static, struct
-from .batch import Batch, Pairs
+from .batch import Batch, Pairs, TermBatch
 from .layout import Layout, Mask
-from .losses import Loss
+from .losses import Loss, StackedLoss
 from .regularizers import L2, Manifold, Regularizer
+from .rules.term_weights import TermWeights, is_rule
+from .terms import Method, StackedFunction, read_terms
 
-
-@dataclasses.dataclass(frozen=True)
-class Method:
-    """A bound method that equals another where function and owner do, so that equal networks share compiled steps."""
-
-    function: Callable[..., Array]
-    owner: Hashable
-
-    @staticmethod
-    def of(apply: Callable[..., Array]) -> Callable[..., Array]:
-        if not inspect.ismethod(apply) or not isinstance(apply.__self__, Hashable):
-            return apply  # Python compares bound methods by the identity of their owner
-        return Method(apply.__func__, apply.__self__)
-
-    def __call__(self, params: PyTree, x: Any) -> Any:
-        return self.function(self.owner, params, x)
+#: Rows of a term that are looked at before a run.
+CHECKED_ROWS = 64
 
 
 @struct
@@ -41,15 +30,23 @@ class Problem:
     `apply(params, x)` is any pure function of a pytree of parameters and a batch of rows, giving [n, k] or [n];
     each row's output depends on that row alone. The loss sees raw outputs (logits): the network is linearized up
     to there. `trainable` is a pytree of True and False over params; the regularizer acts on what is trained.
+
+    Several terms, each with rows of its own, are a dictionary: Problem({"pde": Term(residual), "boundary":
+    Term(net.apply, weight=10.0)}, L2(1e-6)) is U(w) = Σ_t ω_t · 1/n_t Σ_i l_t(y_i, f_t(w; x_i)) + R(w). A batch is then
+    a dictionary of batches, and so are the data of `train`.
     """
 
-    apply: Callable[[PyTree, Array], Array] = static()
-    loss: Loss
+    apply: Any = static()  # (params, x) -> outputs; given as a dictionary of terms, they become one function
+    loss: Any = None  # a Loss; beside a dictionary of terms the regularizer may stand here
     regularizer: Regularizer = None  # type: ignore[assignment]
     manifold: Manifold | None = None
     trainable: Any = static(default=None)
+    names: tuple[str, ...] = static(default=())  # of the terms; none where apply is a plain function
+    weights: tuple = ()  # ω of the terms
 
     def __post_init__(self):
+        if isinstance(self.apply, Mapping):
+            self._read(self.apply)
         if self.regularizer is None:
             object.__setattr__(self, "regularizer", L2(0.0))
         if self.trainable is not None and not isinstance(self.trainable, Mask):
@@ -64,7 +61,40 @@ class Problem:
                 raise TypeError(f"{name} must be a {kind.__name__} such as {example}, got {value!r}.")
         if not callable(self.apply):
             raise TypeError(f"apply must be a function (params, x) -> outputs, got {self.apply!r}.")
+        if self.names and self.manifold is not None:
+            raise ValueError("a manifold penalty ties rows of one table: give Problem(apply, loss, …) without terms.")
         object.__setattr__(self, "apply", Method.of(self.apply))
+
+    def _read(self, given: Mapping[str, Any]) -> None:
+        """Problem({name: Term, …}, regularizer): the terms as one function and one loss."""
+        names, terms, weights = read_terms(given)
+        if isinstance(self.loss, Regularizer) and self.regularizer is None:
+            object.__setattr__(self, "regularizer", self.loss)
+        elif self.loss is not None:
+            raise TypeError(f"a problem of terms has a loss in each Term, got another beside them: {self.loss!r}.")
+        losses = tuple(term.loss for term in terms)
+        for name, value in (
+            ("apply", StackedFunction(names, tuple(term.apply for term in terms))),
+            ("loss", losses[0] if len(losses) == 1 else StackedLoss(losses)),
+            ("names", names),
+            ("weights", weights),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def parts(self) -> tuple["Problem", ...]:
+        """One problem for each term, without a regularizer; itself where there is one function."""
+        if len(self.names) < 2:
+            return (self,)
+        assert isinstance(self.apply, StackedFunction)
+        assert isinstance(self.loss, StackedLoss)
+        pairs = zip(self.apply.functions, self.loss.losses, strict=True)
+        return tuple(Problem(apply, loss, trainable=self.trainable) for apply, loss in pairs)
+
+    @property
+    def term_weights(self) -> TermWeights | None:
+        """The rule of the terms' weights; None where all of them are numbers."""
+        return TermWeights(self.weights, self.names) if any(map(is_rule, self.weights)) else None
 
     def layout(self, params: PyTree) -> Layout:
         """Where the trained weights lie in the flat vector w."""
@@ -77,8 +107,12 @@ class Problem:
         z = self.apply(params, x)
         return z[:, None] if z.ndim == 1 else z
 
-    def check(self, params: PyTree, batch: Batch) -> None:
-        """Refuse a network or a batch that do not fit each other, before anything compiles."""
+    def batch(self, batch: Any) -> Any:
+        """What a person gives as a batch, as a Batch, or of a problem of terms a TermBatch."""
+        return TermBatch.of(batch, self.names) if self.names else Batch.of(batch)
+
+    def check(self, params: PyTree, batch: Batch) -> int:
+        """Refuse a network or a batch that do not fit each other, before anything compiles; the number of outputs."""
         x = jax.ShapeDtypeStruct(jnp.shape(batch.x), jax.dtypes.canonicalize_dtype(batch.x.dtype))
         z = jax.eval_shape(self.apply, params, x)
         shape = getattr(z, "shape", None)
@@ -87,29 +121,103 @@ class Problem:
                 f"apply(params, x) gave {'a ' + type(z).__name__ if shape is None else f'shape {shape}'} for x of "
                 f"shape {x.shape}; it must give [n] or [n, k] with one row per row of x."
             )
+        if not jnp.issubdtype(z.dtype, jnp.floating):
+            raise TypeError(
+                f"apply(params, x) gave {z.dtype}: outputs must be real; split complex ones in two columns."
+            )
         k = 1 if len(shape) == 1 else shape[1]
         self.loss.check(batch.y, k)
         self.loss.check_range(batch.y, k, z.dtype)
+        return k
 
-    def ready(self, params: PyTree, batch: Any) -> Batch:
+    def ready(self, params: PyTree, batch: Any) -> Any:
         """(x, y), (x, y, weight) or a Batch as a Batch of arrays, checked against the network and the loss.
 
         For the doors, where values are known. A step does the same while it is traced: shapes and dtypes are checked
         there, and values, which are not known, are not.
         """
         refuse_fork()
-        batch, dtype = Batch.of(batch), self.layout(params).dtype(params)
+        batch, dtype = self.batch(batch), self.layout(params).dtype(params)
+        if isinstance(batch, TermBatch):
+            batch = self.conform(params, batch.map(Batch.scaled), dtype)
+            self._check_values(params, batch)
+            return batch
         batch.check(dtype)
         return self.conform(params, batch.scaled(), dtype)
 
-    def conform(self, params: PyTree, batch: Batch, dtype: Any) -> Batch:
+    def conform(self, params: PyTree, batch: Any, dtype: Any) -> Any:
         """The batch as arrays, checked against the network, the loss and the weights' precision."""
+        if isinstance(batch, TermBatch):
+            return self._conform_terms(params, batch, dtype)
         batch.check(dtype)
         batch = jax.tree.map(jnp.asarray, batch)
         self.check(params, batch)
         return batch
 
-    def pairs(self, batch: Batch) -> Pairs | None:
+    def _conform_terms(self, params: PyTree, batch: TermBatch, dtype: Any) -> TermBatch:
+        """The same for each term, whose name errors begin with; targets that were not given become zeros."""
+        parts, widths = [], []
+        functions = self.apply.functions if isinstance(self.apply, StackedFunction) else (self.apply,)
+        losses = self.loss.losses if isinstance(self.loss, StackedLoss) else (self.loss,)
+        for name, part, apply, loss in zip(self.names, batch.parts, functions, losses, strict=True):
+            with checks.about(f"term {name!r}"):
+                if part.y is None:
+                    checks.features("x", part.x, dtype)
+                    z = jax.eval_shape(apply, params, jax.ShapeDtypeStruct(part.x.shape, _canonical(part.x.dtype)))
+                    part = dataclasses.replace(part, y=np.zeros(getattr(z, "shape", (part.size,)), dtype))
+                part.check(dtype)
+                part = jax.tree.map(jnp.asarray, part)
+                widths.append(Problem(apply, loss).check(params, part))
+                parts.append(part)
+        return dataclasses.replace(batch, parts=tuple(parts), widths=tuple(widths))
+
+    def _check_values(self, params: PyTree, batch: TermBatch) -> None:
+        """Refuse a term that is not finite at the start, or whose rows depend on each other."""
+        if any(checks.concrete(leaf) is None for leaf in jax.tree.leaves((params, batch))):
+            return
+        functions = self.apply.functions if isinstance(self.apply, StackedFunction) else (self.apply,)
+        for name, part, apply in zip(self.names, batch.parts, functions, strict=True):
+            few = part.x[: min(part.size, CHECKED_ROWS)]
+            z = np.asarray(jax.jit(apply)(params, few))
+            if not np.all(np.isfinite(z)):
+                row = int(np.argwhere(~np.isfinite(z.reshape(len(z), -1)))[0, 0])
+                raise ValueError(
+                    f"term {name!r}: its output is not finite at row {row}, x = {np.asarray(few[row])}: keep rows away "
+                    "from points where a coefficient or a derivative is singular."
+                )
+            alone = np.asarray(jax.jit(apply)(params, few[:1]))
+            scale = np.max(np.abs(z)) + np.finfo(z.dtype).tiny
+            if not np.allclose(alone[0], z[0], rtol=0, atol=np.finfo(z.dtype).eps ** 0.5 * scale):
+                raise ValueError(
+                    f"term {name!r}: the output of a row changes with the other rows of x: each row's output must "
+                    "depend on that row alone."
+                )
+
+    def shares(self, batch: Any, dtype: Any, weights: Any = None) -> Float[Array, "n"]:
+        """Each row's weight in U: its share of its term's average, times ω of the term (`weights`, by default those
+        before the first step)."""
+        if not isinstance(batch, TermBatch):
+            return batch.shares(dtype)
+        ω = TermWeights(self.weights, self.names).at_start(dtype) if weights is None else weights
+        return jnp.concatenate([ω[t] * part.shares(dtype) for t, part in enumerate(batch.parts)])
+
+    def on(self, batch: Any) -> "Problem":
+        """The same problem, its loss knowing the outputs of every term."""
+        if isinstance(batch, TermBatch) and isinstance(self.loss, StackedLoss):
+            return dataclasses.replace(self, loss=StackedLoss(self.loss.losses, batch.widths))
+        return self
+
+    def targets(self, batch: Any, k: int, dtype: Any) -> Float[Array, "n _"]:
+        """y as the loss wants it; of several terms with the number of the term in the last column."""
+        if not isinstance(batch, TermBatch):
+            return self.loss.targets(batch.y, k).astype(dtype)
+        if not isinstance(self.loss, StackedLoss):
+            return self.loss.targets(batch.parts[0].y, k).astype(dtype)
+        each = zip(self.loss.losses, batch.parts, batch.widths, strict=True)
+        y = [jnp.pad(loss.targets(part.y, own), ((0, 0), (0, k - own))).astype(dtype) for loss, part, own in each]
+        return jnp.column_stack([jnp.concatenate(y), jnp.asarray(batch.term, dtype)])
+
+    def pairs(self, batch: Any) -> Pairs | None:
         """The batch's neighbor pairs; a batch that is the whole table needs none given."""
         if self.manifold is None:
             if batch.pairs is not None:
@@ -127,27 +235,27 @@ class Problem:
             )
         return self.manifold.graph.whole()
 
-    def rows(self, batch: Batch) -> tuple[Array, Pairs | None]:
+    def rows(self, batch: Any) -> tuple[Any, Pairs | None]:
         """All rows the network must see: the batch's own, then its pairs' extra ones."""
         pairs = self.pairs(batch)
         if pairs is None or pairs.extra.shape[0] == 0:
             return batch.x, pairs
         return jnp.concatenate([batch.x, pairs.extra.astype(batch.x.dtype)]), pairs
 
-    def objective(self, params: PyTree, x: Any, y: Any, weight: Any = None) -> Float[Array, ""]:
-        """U(w) on the rows given."""
-        batch = self.ready(params, Batch(x, y, weight))
+    def objective(self, params: PyTree, x: Any, y: Any = None, weight: Any = None) -> Float[Array, ""]:
+        """U(w) on the rows given; of a problem of terms, on a dictionary of them."""
+        batch = self.ready(params, x if self.names else Batch(x, y, weight))
         return _objective(self, params, batch)
 
-    def batch_objective(self, trained: tuple, params: PyTree, batch: Batch) -> Float[Array, ""]:
+    def batch_objective(self, trained: tuple, params: PyTree, batch: Any) -> Float[Array, ""]:
         """U on one batch: average loss + R(w) + manifold penalty; `trained` are the trained leaves of params."""
         rows, pairs = self.rows(batch)
         return self.data_term(self.outputs(params, rows), batch, pairs) + self.penalty(trained)
 
-    def data_term(self, z: Float[Array, "m k"], batch: Batch, pairs: Pairs | None) -> Float[Array, ""]:
+    def data_term(self, z: Float[Array, "m k"], batch: Any, pairs: Pairs | None) -> Float[Array, ""]:
         """Average loss + manifold penalty, the outputs of all the batch's rows being known."""
-        y = self.loss.targets(batch.y, z.shape[1]).astype(z.dtype)
-        value = batch.shares(z.dtype) @ self.loss.value(z[: batch.size], y)
+        y = self.targets(batch, z.shape[1], z.dtype)
+        value = self.shares(batch, z.dtype) @ self.on(batch).loss.value(z[: batch.size], y)
         if pairs is not None and self.manifold is not None:
             value += self.manifold.value(z, pairs)
         return value
@@ -160,5 +268,9 @@ class Problem:
 
 
 @jax.jit
-def _objective(problem: Problem, params: PyTree, batch: Batch) -> Float[Array, ""]:
+def _objective(problem: Problem, params: PyTree, batch: Any) -> Float[Array, ""]:
     return problem.batch_objective(problem.layout(params).split(params)[0], params, batch)
+
+
+def _canonical(dtype: Any) -> Any:
+    return jax.dtypes.canonicalize_dtype(dtype)

@@ -16,7 +16,6 @@ from jaxtyping import Array, Float, PyTree
 
 from . import checks, rules
 from ._struct import Number, static, struct
-from .batch import Batch
 from .linearize.network import NetworkFunction
 from .options import active_rules, resolve_options
 from .problem import Problem
@@ -109,7 +108,7 @@ class SCA:
                 f"step takes a State and got {type(state).__name__}: state = sca.init(params), then "
                 "state, info = sca.step(state, batch)."
             )
-        return _step(self, state, Batch.of(batch))
+        return _step(self, state, self.problem.batch(batch))
 
     def solution(self, state: State) -> PyTree:
         """What to deploy: the averaged iterate, or the last one where averaging of iterates is off."""
@@ -123,7 +122,9 @@ class SCA:
         from .solvers.explain import explain
 
         state = self.init(params)
-        checks.features("x", x, state.w.dtype)
+        rows = self.problem.batch(x) if self.problem.names else None
+        if rows is None:
+            checks.features("x", x, state.w.dtype)
         blocks = None
         if self.blocks is not None and state.blocks is not None:
             blocks = self.blocks.count, self.blocks.by, state.blocks.index.shape[1]
@@ -131,7 +132,7 @@ class SCA:
             (self.parallel or Serial()).solver(self.solver),
             NetworkFunction(self.problem, state.layout, state.frozen),
             state.w,
-            jnp.asarray(x),
+            jnp.asarray(x) if rows is None else jax.tree.map(jnp.asarray, rows.x),
             memory_rows=0 if state.rules.memory is None else state.rules.memory.squares.shape[0],
             blocks=blocks,
             full=self.surrogate == "full",
@@ -140,7 +141,7 @@ class SCA:
 
 
 @jax.jit
-def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
+def _step(sca: SCA, state: State, batch: Any) -> tuple[State, Info]:
     sca = jax.tree.map(lambda leaf: _in_precision(leaf, state.w.dtype), sca)
     # shapes and dtypes alone, while the step is traced: it costs nothing afterwards
     _check_memory(sca, state)
@@ -148,14 +149,15 @@ def _step(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
     return (sca.parallel or Serial()).spread(_iterate)(sca, state, batch)
 
 
-def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
+def _iterate(sca: SCA, state: State, batch: Any) -> tuple[State, Info]:
     """Algorithm 1, one iteration. Symbols as at the top of this file; w is w_n, δ is ŵ − w_n."""
     w, n, active = state.w, state.count, active_rules(sca)
 
     # the network, linearized on the batch, and what the rules make of it
     here, solver = _linearize(sca, state, batch)
+    here, remembered = _weigh(here, active, state)
     seen = _look(here, state)
-    proposal, remembered = rules.propose(active, state.rules, seen)
+    proposal, remembered = rules.propose(active, remembered, seen)
     α, ρ, time = proposal.step_size, proposal.averaging, proposal.clock.time
 
     # the convex problem that remains, and its solution
@@ -208,6 +210,7 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
         clock=time,
         multiplier=proposal.clock.multiplier,
         reported=rules.report(active, remembered),
+        terms=here.term_losses(),
     )
     return following, info
 
@@ -215,7 +218,8 @@ def _iterate(sca: SCA, state: State, batch: Batch) -> tuple[State, Info]:
 def convex_problem(sca: SCA, state: State, batch: Any) -> tuple[Surrogate | LinearSurrogate, Solver]:
     """The convex problem of the next step on a batch, and the solver that it gets."""
     here, solver = _linearize(sca, state, sca.problem.ready(state.params, batch))
-    proposal, _ = rules.propose(active_rules(sca), state.rules, _look(here, state))
+    here, remembered = _weigh(here, active_rules(sca), state)
+    proposal, _ = rules.propose(active_rules(sca), remembered, _look(here, state))
     return _build(sca, state, here, proposal), solver
 
 
@@ -224,7 +228,7 @@ def _build(sca: SCA, state: State, here: LinearizedBatch, proposal: rules.Propos
     return build(here, proposal, state.memory, state.carried)
 
 
-def _linearize(sca: SCA, state: State, batch: Batch) -> tuple[LinearizedBatch, Solver]:
+def _linearize(sca: SCA, state: State, batch: Any) -> tuple[LinearizedBatch, Solver]:
     """f and J on all rows of the batch, J in the form that the solver of this step works on; and that solver."""
     devices, problem, w = sca.parallel or Serial(), sca.problem, state.w
     network = NetworkFunction(problem, state.layout, state.frozen)
@@ -245,6 +249,14 @@ def _linearize(sca: SCA, state: State, batch: Batch) -> tuple[LinearizedBatch, S
     return LinearizedBatch.of(problem, w, batch, pairs, lin, outputs_at), plan.solver
 
 
+def _weigh(here: LinearizedBatch, active: rules.Rules, state: State) -> tuple[LinearizedBatch, rules.RuleStates]:
+    """The weights of the terms come first: the objective that the other rules see depends on them."""
+    if active.weights is None or state.rules.weights is None:
+        return here, state.rules
+    ω, after = active.weights.propose(state.rules.weights, _look(here, state))
+    return here.with_weights(ω), dataclasses.replace(state.rules, weights=after)
+
+
 def _look(here: LinearizedBatch, state: State) -> Seen:
     """What the rules may know of the batch."""
     n = state.count
@@ -258,11 +270,12 @@ def _look(here: LinearizedBatch, state: State) -> Seen:
         weighted_rows=lambda few: here.weighted_rows(few, n),
         along=lambda: here.along(state.carried),
         clock=Reading.of_step(n, here.w.dtype),
+        term_curvatures=lambda: here.term_curvatures(n),
     )
 
 
 @jax.jit
-def _gradient(sca: SCA, state: State, batch: Batch) -> Float[Array, "q"]:
+def _gradient(sca: SCA, state: State, batch: Any) -> Float[Array, "q"]:
     """1/L Σ ∇l_i(w): the start of the memory from data."""
     return _linearize(dataclasses.replace(sca, surrogate="full"), state, batch)[0].gradient()
 

@@ -50,6 +50,7 @@ class Info:
     clock: Float[Array, ""]  # t, which the schedules read: n, or less where fresh batches improve
     multiplier: Float[Array, ""]  # m, by which their improvement lowers τ
     reported: dict[str, Array]  # what the rules report, see `Rule.report`
+    terms: dict[str, Array]  # each term's average loss at w_n, without its weight
 
     @property
     def is_end(self) -> Bool[Array, ""]:

@@ -1,6 +1,7 @@
 """The network as the linearizations see it: a function of flat weights, or of the trained leaves, and of rows."""
 
 import dataclasses
+from typing import Any
 
 import jax
 from jaxtyping import Array, Float
@@ -17,11 +18,16 @@ class NetworkFunction:
     layout: Layout
     frozen: tuple
 
-    def __call__(self, w: Float[Array, "q"], x: Array) -> Float[Array, "n k"]:
+    def __call__(self, w: Float[Array, "q"], x: Any) -> Float[Array, "n k"]:
         return self.of_leaves(self.split(w), x)
 
-    def of_leaves(self, leaves: tuple, x: Array) -> Float[Array, "n k"]:
+    def of_leaves(self, leaves: tuple, x: Any) -> Float[Array, "n k"]:
         return self.problem.outputs(self.layout.merge(leaves, self.frozen), x)
+
+    @property
+    def parts(self) -> tuple["NetworkFunction", ...]:
+        """The function of each term; itself where there is one."""
+        return tuple(NetworkFunction(part, self.layout, self.frozen) for part in self.problem.parts)
 
     def split(self, w: Float[Array, "q"]) -> tuple:
         """The trained leaves of w."""

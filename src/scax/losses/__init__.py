@@ -6,3 +6,4 @@ from .logistic import Logistic as Logistic
 from .poisson import Poisson as Poisson
 from .softmax import Softmax as Softmax
 from .squared import Squared as Squared
+from .stacked import StackedLoss as StackedLoss

@@ -29,3 +29,5 @@ from .sequences import OnClock as OnClock
 from .sequences import PowerDecay as PowerDecay
 from .sequences import QuadraticDecay as QuadraticDecay
 from .sequences import Sequence as Sequence
+from .term_weights import Balance as Balance
+from .term_weights import TermWeights as TermWeights

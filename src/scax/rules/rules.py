@@ -11,6 +11,7 @@ from .acceptance import AcceptanceRule, AcceptanceState
 from .base import Outcome, Reading, Rule, RuleState, Scalar, Seen
 from .curvature_memory import CurvatureMemory, LowRank
 from .iterate_average import AverageState, IterateAverage
+from .term_weights import TermWeights, WeightState
 
 
 @struct
@@ -25,6 +26,7 @@ class Rules:
     memory: LowRank | None  # ς and B, None where there is no such term
     acceptance: AcceptanceRule
     iterate_average: IterateAverage | None  # None: the last iterate is deployed
+    weights: TermWeights | None = None  # ω of terms, None where they are numbers
 
 
 @struct
@@ -39,6 +41,7 @@ class RuleStates:
     memory: CurvatureMemory | None
     acceptance: AcceptanceState
     iterate_average: AverageState | None
+    weights: WeightState | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +96,7 @@ def propose(rules: Rules, states: RuleStates, seen: Seen) -> tuple[Proposal, Rul
 def update(rules: Rules, states: RuleStates, outcome: Outcome) -> RuleStates:
     """After the step."""
     after = {}
-    for name in ("clock", *PROPOSING):
+    for name in ("clock", "weights", *PROPOSING):
         rule, state = getattr(rules, name), getattr(states, name)
         if rule is not None and state is not None:
             after[name] = rule.update(state, outcome)
@@ -103,7 +106,7 @@ def update(rules: Rules, states: RuleStates, outcome: Outcome) -> RuleStates:
 def report(rules: Rules, states: RuleStates) -> dict[str, Scalar]:
     """What they show after a step, by name."""
     shown: dict[str, Scalar] = {}
-    for name in ("clock", *PROPOSING):
+    for name in ("clock", "weights", *PROPOSING):
         rule, state = getattr(rules, name), getattr(states, name)
         if rule is not None and state is not None:
             columns = rule.report(state)

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 from .. import checks
 from .._struct import struct
 from ..layout import Layout
+from ..losses import StackedLoss
 from ..regularizers import Regularizer
 from ..solvers import Solution, Solver, join_blocks
 from ..surrogate import LinearSurrogate, Surrogate
@@ -126,6 +127,8 @@ class Blocks:
                 f"blocks: own_batch=True splits a batch of {rows} rows evenly over {self.moving} moving blocks: make "
                 "the batch a multiple of their number."
             )
+        if isinstance(surrogate.datafit.loss, StackedLoss):  # a share of every term's rows
+            return jnp.arange(rows).reshape(-1, self.moving).T
         return jnp.arange(rows).reshape(self.moving, -1)
 
     def _dealt(self, partition: Partition, n: Int[Array, ""]) -> Partition:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from .._compat import flat_mesh, shard_map
-from ..batch import Batch
+from ..batch import Batch, TermBatch
 from ..linearize import Linearization, linearize
 from ..linearize.network import NetworkFunction
 from ..solvers import Auto, Direct, Solution, Solver
@@ -75,6 +75,11 @@ class Parallel:
             raise ValueError("parallel: scheme='blocks' needs blocks=scax.Blocks(count), or use scheme='exact'.")
         if self.scheme != "exact":
             return
+        if len(sca.problem.names) > 1:
+            raise ValueError(
+                "parallel: scheme='exact' shares out the rows of one function, and the problem has several terms: use "
+                "scheme='data', or scheme='blocks' with blocks."
+            )
         if sca.blocks is not None:
             raise ValueError(
                 "parallel: scheme='exact' solves for all weights at once: leave blocks out, or use 'blocks'."
@@ -102,13 +107,13 @@ class Parallel:
         """In the exact scheme, one that needs JJᵀ once."""
         return Direct(tolerance=solver.tolerance) if self.scheme == "exact" and isinstance(solver, Auto) else solver
 
-    def linearize(self, network: NetworkFunction, w: Float[Array, "q"], x: Array, plan: StepPlan) -> Linearization:
+    def linearize(self, network: NetworkFunction, w: Float[Array, "q"], x: Any, plan: StepPlan) -> Linearization:
         """f and J on all rows, as this device and its peers hold them."""
         if self.scheme == "exact":
             return Shared(network, w, x, plan.form, self.axis, self.units)
         return linearize(network, w, x, plan.form)
 
-    def outputs(self, network: NetworkFunction, w: Float[Array, "q"], x: Array) -> Float[Array, "n k"]:
+    def outputs(self, network: NetworkFunction, w: Float[Array, "q"], x: Any) -> Float[Array, "n k"]:
         """f on all rows at other weights."""
         if self.scheme != "exact":
             return network(w, x)
@@ -131,7 +136,9 @@ class Parallel:
         leaves, structure = jax.tree.flatten(parts)
         return jax.tree.unflatten(structure, [a.astype(b.dtype) for a, b in zip(fields, leaves, strict=True)])
 
-    def _by_rows(self, batch: Batch) -> Batch:
+    def _by_rows(self, batch: Any) -> Any:
+        if isinstance(batch, TermBatch):
+            return batch.map(self._by_rows)
         if missing := -batch.size % self.units:
             batch = self._filled(batch, missing)
         rows = NamedSharding(self.mesh, PartitionSpec(self.axis))
@@ -145,6 +152,6 @@ class Parallel:
                 f"parallel: scheme='data' gives each of {self.units} devices as many rows, and the batch, whose rows "
                 f"have neighbor pairs, has {batch.size}: make it a multiple of {self.units}."
             )
-        weight = jnp.ones(batch.size, batch.x.dtype) if batch.weight is None else batch.weight
+        weight = jnp.ones(batch.size, float) if batch.weight is None else batch.weight
         again = lambda a: jnp.concatenate([a, jnp.repeat(a[:1], missing, axis=0)])
         return Batch(again(batch.x), again(batch.y), jnp.concatenate([weight, jnp.zeros(missing, weight.dtype)]))

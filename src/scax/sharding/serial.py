@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from jaxtyping import Array, Float
 
@@ -21,11 +22,11 @@ class Serial:
     def solver(self, solver: Solver) -> Solver:
         return solver
 
-    def linearize(self, network: NetworkFunction, w: Float[Array, "q"], x: Array, plan: StepPlan) -> Linearization:
+    def linearize(self, network: NetworkFunction, w: Float[Array, "q"], x: Any, plan: StepPlan) -> Linearization:
         lin = linearize(network, w, x, plan.form)
         return WithGram(lin) if plan.uses_gram else lin
 
-    def outputs(self, network: NetworkFunction, w: Float[Array, "q"], x: Array) -> Float[Array, "n k"]:
+    def outputs(self, network: NetworkFunction, w: Float[Array, "q"], x: Any) -> Float[Array, "n k"]:
         return network(w, x)
 
     def solve_blocks(self, solve: Callable[..., Solution], blocks: tuple) -> Solution:

@@ -1,5 +1,8 @@
 """What a step will do, in words, before it is done."""
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -14,7 +17,7 @@ def explain(
     solver: Solver,
     network: NetworkFunction,
     w: Float[Array, "q"],
-    x: Array,
+    x: Any,
     *,
     memory_rows: int = 0,
     blocks: tuple[int, str, int] | None = None,
@@ -24,19 +27,21 @@ def explain(
     """The sizes of a step on inputs `x`, the solver and the reason, what each solver would cost, and how the network
     was read. `blocks` are their number, what they are made of and the weights in the largest; `rules` is a line about
     what decides between steps."""
-    problem, n = network.problem, x.shape[0]
+    problem, n = network.problem, sum(leaf.shape[0] for leaf in jax.tree.leaves(x))
     pairs = None
     if problem.manifold is not None:
         graph = problem.manifold.graph
         pairs = graph.pairs(jnp.zeros((graph.size, *x.shape[1:]), x.dtype), jnp.zeros(n, int))
-    batch = Batch(x, jnp.zeros((n, 1)), None, pairs)
     rows = n + (0 if pairs is None else pairs.left.shape[0])
     width = None if blocks is None else blocks[2]
-    inputs = problem.rows(batch)[0]
+    inputs = x if pairs is None else problem.rows(Batch(x, jnp.zeros((n, 1)), None, pairs))[0]
     plan = plan_step(solver, network, w, inputs, rows, memory_rows=memory_rows, block_width=width, full=full)
     outputs, sizes = plan.dimensions.outputs, plan.dimensions
 
     lines = [f"batch L = {n}, outputs K = {outputs}, weights Q = {w.shape[0]}"]
+    if len(problem.names) > 1:
+        each = ", ".join(f"{name} {x[name].shape[0]} rows" for name in problem.names)
+        lines.append(f"terms: {each}; J is materialized ({n * outputs}×{w.shape[0]} numbers) unless products do")
     if pairs is not None:
         lines.append(f"manifold rows: {pairs.left.shape[0]} neighbor pairs beside the batch's {n} rows")
     if blocks is not None:

@@ -28,7 +28,7 @@ def plan_step(
     solver: Solver,
     network: NetworkFunction,
     w: Float[Array, "q"] | jax.ShapeDtypeStruct,
-    x: Array | jax.ShapeDtypeStruct,
+    x: Any,
     rows: int,
     *,
     memory_rows: int = 0,
@@ -49,7 +49,9 @@ def plan_step(
         return StepPlan(ClosedForm(), "the full linearization is solved by one prox", "matrix-free", False, dimensions)
     if block_width is None:
         memory_rows = -(-memory_rows // outputs)
-        dimensions = dataclasses.replace(dimensions, plan=_read(network, w, x, rows), memory_rows=memory_rows)
+        # derivatives of a network are not read as layers: J of several terms is materialized
+        plan = None if len(network.problem.names) > 1 else _read(network, w, x, rows)
+        dimensions = dataclasses.replace(dimensions, plan=plan, memory_rows=memory_rows)
     choice = solver.choose(dimensions)
     form = choice.solver.form
     if block_width is not None:

@@ -17,7 +17,7 @@ class Datafit:
     Derivatives follow the loss's own conventions: ∇²Φ = FᵀF, ∇Φ = Fᵀa + r.
     """
 
-    def __init__(self, loss: Loss, y: Float[Array, "n k"], scale: Float[Array, "n"], beside: Any = None):
+    def __init__(self, loss: Loss, y: Float[Array, "n _"], scale: Float[Array, "n"], beside: Any = None):
         self.loss, self.y, self.scale, self.beside = loss, y, scale, beside
         self.is_quadratic = loss.is_quadratic
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ..batch import Batch, Pairs
+from ..batch import Batch, Pairs, TermBatch
 from ..linearize import Linearization
 from ..linearize.base import exact
 from ..problem import Problem
@@ -22,25 +22,50 @@ class LinearizedBatch:
 
     problem: Problem
     w: Float[Array, "q"]  # w_n
-    batch: Batch
+    batch: Batch | TermBatch
     pairs: Pairs | None
     lin: Linearization
-    targets: Float[Array, "l k"]
-    shares: Float[Array, "l"]  # Σ = 1
+    targets: Float[Array, "l _"]  # of several terms with the term's number beside them
+    shares: Float[Array, "l"]  # Σ = 1, or Σ of the terms' weights
     outputs_at: Callable[[Float[Array, "q"]], Float[Array, "n k"]]  # f of all rows at other weights
 
     @staticmethod
     def of(
         problem: Problem,
         w: Float[Array, "q"],
-        batch: Batch,
+        batch: Batch | TermBatch,
         pairs: Pairs | None,
         lin: Linearization,
         outputs_at: Callable[[Float[Array, "q"]], Float[Array, "n k"]],
     ) -> "LinearizedBatch":
         """The targets are brought into the outputs' own shape and precision."""
-        targets = problem.loss.targets(batch.y, lin.outputs.shape[1]).astype(lin.outputs.dtype)
-        return LinearizedBatch(problem, w, batch, pairs, lin, targets, batch.shares(w.dtype), outputs_at)
+        targets = problem.targets(batch, lin.outputs.shape[1], lin.outputs.dtype)
+        return LinearizedBatch(
+            problem.on(batch), w, batch, pairs, lin, targets, problem.shares(batch, w.dtype), outputs_at
+        )
+
+    def with_weights(self, weights: Float[Array, "terms"]) -> "LinearizedBatch":
+        """The same with other weights of the terms."""
+        return dataclasses.replace(self, shares=self.problem.shares(self.batch, self.w.dtype, weights))
+
+    def term_losses(self) -> dict[str, Float[Array, ""]]:
+        """Each term's average loss at w_n, without its weight."""
+        if not isinstance(self.batch, TermBatch):
+            return {}
+        if len(self.batch.names) == 1 and self.problem.weights[0] is None:
+            return {self.batch.names[0]: self.loss()}
+        each, own = self.problem.loss.value(self.outputs, self.targets), self._own_shares()
+        return {name: (own * (self.batch.term == t)) @ each for t, name in enumerate(self.batch.names)}
+
+    def term_curvatures(self, seed: Int[Array, ""]) -> Float[Array, "terms"]:
+        """½ tr ∇² of each term's average loss, without its weight."""
+        assert isinstance(self.batch, TermBatch)
+        term, weight = self.batch.term, self._own_shares()[:, None] * self._half_hessian()
+        own = lambda t: self.lin.weighted_squares(self._padded(weight * (term == t)[:, None]), seed)
+        return jnp.stack([own(t) for t in range(len(self.problem.names))])
+
+    def _own_shares(self) -> Float[Array, "l"]:
+        return self.problem.shares(self.batch, self.w.dtype, jnp.ones(len(self.problem.names), self.w.dtype))
 
     @property
     def outputs(self) -> Float[Array, "l k"]:
@@ -75,12 +100,16 @@ class LinearizedBatch:
         return self._objective(self.lin.outputs + self.lin.jvp(w - self.w), w)
 
     def _objective(self, outputs: Float[Array, "n k"], w: Float[Array, "q"]) -> Float[Array, ""]:
-        return self.problem.data_term(outputs, self.batch, self.pairs) + self.problem.regularizer.value(w)
+        value = self.shares @ self.problem.loss.value(outputs[: self.batch.size], self.targets)
+        if self.pairs is not None and self.problem.manifold is not None:
+            value += self.problem.manifold.value(outputs, self.pairs)
+        return value + self.problem.regularizer.value(w)
 
     def effective_rows(self) -> Float[Array, ""]:
         """(Σ s)²/Σ s²: L where all rows weigh the same."""
         squares = jnp.sum(self.shares**2)
-        return jnp.where(squares > 0, 1 / squares, 1)
+        total = 1 if len(self.problem.names) < 2 else jnp.sum(self.shares) ** 2
+        return jnp.where(squares > 0, total / squares, 1)
 
     def curvature(self, seed: Int[Array, ""]) -> Float[Array, ""]:
         """S = ½ tr ∇² of the batch's average loss at w_n, the network linearized: Σ_i s_i ½ Σ_k H_ikk ‖J_ik‖².

@@ -8,7 +8,6 @@ import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from .._struct import Number, static, struct
-from ..batch import Batch
 from ..layout import Layout
 from ..problem import Problem
 from ..rules.iterate_average import IterateAverage
@@ -66,7 +65,7 @@ class Baseline:
                 f"step takes a BaselineState and got {type(state).__name__}: state = method.init(params), then "
                 "state, info = method.step(state, batch)."
             )
-        return _step(self, state, Batch.of(batch))
+        return _step(self, state, self.problem.batch(batch))
 
     def solution(self, state: BaselineState) -> PyTree:
         """The averaged iterate where there is one, else the last one."""
@@ -94,7 +93,7 @@ def _init(self: Baseline, params: PyTree, layout: Layout) -> BaselineState:
 
 
 @jax.jit
-def _step(self: Baseline, state: BaselineState, batch: Batch) -> tuple[BaselineState, BaselineInfo]:
+def _step(self: Baseline, state: BaselineState, batch: Any) -> tuple[BaselineState, BaselineInfo]:
     problem, n = self.problem, state.count
     batch = problem.conform(state.params, batch, state.trained[0].dtype)  # while the step is traced
 

@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from .._struct import struct
-from ..batch import Batch
+from ..batch import Batch, TermBatch
 from ..problem import Problem
+from ..rules.term_weights import TermWeights
 
 #: Rows that are passed through the network at once.
 SLICE = 8192
@@ -17,11 +18,17 @@ SLICE = 8192
 
 @jax.jit(static_argnames=("penalty", "rows"))
 def evaluate(
-    problem: Problem, params: PyTree, batch: Batch, *, penalty: bool = True, rows: int = SLICE
+    problem: Problem, params: PyTree, batch: Any, *, weights: Any = None, penalty: bool = True, rows: int = SLICE
 ) -> Float[Array, ""]:
-    """U on any number of rows (with penalty=False the average loss alone), a slice at a time in bounded memory."""
+    """U on any number of rows (with penalty=False the average loss alone), a slice at a time in bounded memory;
+    `weights` are those of the terms, by default as before the first step."""
     layout = problem.layout(params)
     trained, _ = layout.split(params)
+    if isinstance(batch, TermBatch):
+        each = term_losses(problem, params, batch, rows=rows)
+        ω = TermWeights(problem.weights, problem.names).at_start(trained[0].dtype) if weights is None else weights
+        value = sum((ω[t] * each[name] for t, name in enumerate(problem.names)), start=jnp.zeros((), ω[0].dtype))
+        return value + problem.penalty(trained) if penalty else value
     n, shares = batch.size, batch.shares(trained[0].dtype)
 
     def part(slice):
@@ -43,6 +50,13 @@ def evaluate(
     return value + problem.penalty(trained)
 
 
+def term_losses(problem: Problem, params: PyTree, batch: TermBatch, *, rows: int = SLICE) -> dict[str, Array]:
+    """Each term's average loss, without its weight."""
+    batch = problem.conform(params, batch, problem.layout(params).dtype(params))
+    each = zip(problem.names, problem.parts, batch.parts, strict=True)
+    return {name: evaluate(own, params, part, penalty=False, rows=rows) for name, own, part in each}
+
+
 @jax.jit
 def outputs(problem: Problem, params: PyTree, x: Array) -> Float[Array, "n k"]:
     """f on some rows."""
@@ -53,19 +67,30 @@ def outputs(problem: Problem, params: PyTree, x: Array) -> Float[Array, "n k"]:
 class Objective:
     """U on some training rows and, where there are rows held out, the average loss on them, of the solution."""
 
-    rows: Batch
-    validation: Batch | None = None
+    rows: Any  # a Batch or a TermBatch
+    validation: Any = None
 
     def __call__(self, method: Any, state: Any) -> dict[str, Array]:
         solution = method.solution(state)
-        values = {"objective": evaluate(method.problem, solution, self.rows)}
+        ω = term_weights(method, state)
+        values = {"objective": evaluate(method.problem, solution, self.rows, weights=ω)}
+        if isinstance(self.rows, TermBatch):
+            values |= term_losses(method.problem, solution, self.rows)
         if self.validation is not None:
-            values["validation_loss"] = evaluate(method.problem, solution, self.validation, penalty=False)
+            values["validation_loss"] = evaluate(method.problem, solution, self.validation, weights=ω, penalty=False)
         return values
 
 
-def spread_rows(batch: Batch, count: int) -> Batch:
-    """Up to `count` of the rows that have weight, evenly spread."""
+def term_weights(method: Any, state: Any) -> Array | None:
+    """ω of the terms at a state, where a rule changes them."""
+    known = getattr(getattr(state, "rules", None), "weights", None)
+    return None if known is None else known.values
+
+
+def spread_rows(batch: Any, count: int) -> Any:
+    """Up to `count` of the rows that have weight, evenly spread; of each term."""
+    if isinstance(batch, TermBatch):
+        return batch.map(lambda part: spread_rows(part, count))
     places = np.arange(batch.size) if batch.weight is None else np.flatnonzero(np.asarray(batch.weight) > 0)
     if len(places) <= count:
         return batch

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int, Num, UInt32
 
 from .. import checks
 from .._struct import static, struct
-from ..batch import Batch
+from ..batch import Batch, TermBatch
 from ..problem import Problem
 from ..tables.shuffle import Shuffle, permute, sides
 from ..tables.stream import Stream
@@ -54,7 +54,7 @@ class Feed(Protocol):
         """(batches, how many of the next `steps` they hold); called on the host, between two compiled calls."""
         ...
 
-    def sample(self, count: int) -> Batch:
+    def sample(self, count: int) -> Batch | TermBatch:
         """Up to `count` rows to measure the objective on."""
         ...
 

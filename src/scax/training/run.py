@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,12 +11,13 @@ import numpy as np
 from jaxtyping import PyTree
 
 from .. import checks
-from ..batch import Batch
+from ..batch import Batch, TermBatch
 from . import engine
-from .evaluation import Objective, evaluate, spread_rows
+from .evaluation import Objective, evaluate, spread_rows, term_losses, term_weights
 from .feed import is_feed, rows_in_memory
 from .finish import finish as sparse_end
 from .method import check_method, for_all_rows, solves_prox
+from .term_feed import TermFeed, term_feed
 
 #: Rows on which the objective is measured, at least, at a record that is not the last.
 WATCHED = 512
@@ -45,7 +46,7 @@ def train(
     data: Any,
     *,
     steps: int,
-    batch_size: int | None = 32,
+    batch_size: int | Mapping[str, int] | None = 32,
     key: Any = None,
     validation: Any = None,
     unlabeled: Any = None,
@@ -65,27 +66,39 @@ def train(
     steps, always on all. `callback` sees each record as a dict; if it returns True, training stops there.
     `unlabeled` rows take part in a manifold penalty.
 
+    Of a problem of terms, `data` are a dictionary: for each term rows (x, y), x alone (targets zero), or a function of
+    a key that draws either anew at every step, inside the compiled loop. `batch_size` may be a dictionary too; tables
+    it does not name give all rows. The history has a column for each term: its average loss, without its weight.
+
     With a nonsmooth penalty SCA takes `finish` more steps on all rows (`scax.finish`; 0: none), so that weights which
     have shrunk towards zero are 0.0 in `Result.params`; `Result.state` is as before them.
     """
     method = check_method(method)
     checks.whole_number("steps", steps, 1)
-    if batch_size is not None:
+    if batch_size is not None and not isinstance(batch_size, Mapping):
         checks.whole_number("batch_size", batch_size, 1)
     if finish is not None:
         checks.whole_number("finish", finish, 0)
     goals = spread_goals(steps, records)
     problem = method.problem
-    feed = data if is_feed(data) else rows_in_memory(problem, params, data, batch_size, unlabeled)
-    whole = feed.sample(MOST_ROWS) if is_feed(data) else dataclasses.replace(feed.data, pairs=None)
+    if problem.names and not is_feed(data):
+        feed = term_feed(problem, params, data, batch_size)
+        whole = problem.conform(params, feed.sample(MOST_ROWS), problem.layout(params).dtype(params))
+    elif isinstance(data, Mapping) or isinstance(batch_size, Mapping):
+        raise TypeError("data and batch_size by name belong to a problem of terms: scax.Problem({name: scax.Term(…)}).")
+    else:
+        feed = data if is_feed(data) else rows_in_memory(problem, params, data, batch_size, unlabeled)
+        whole = feed.sample(MOST_ROWS) if is_feed(data) else dataclasses.replace(feed.data, pairs=None)
     watched = whole if problem.manifold is not None else watched_rows(whole, batch_size, steps, records)
-    unseen = None if validation is None else dataclasses.replace(problem.ready(params, validation), pairs=None)
+    unseen = None if validation is None else problem.ready(params, validation)
+    if isinstance(unseen, Batch):
+        unseen = dataclasses.replace(unseen, pairs=None)
     key = jax.random.key(0) if key is None else key
     if not jnp.issubdtype(getattr(key, "dtype", bool), jax.dtypes.prng_key) or key.shape:
         raise TypeError(f"key must be one random key, such as jax.random.key(0), got {key!r}.")
 
     until = None
-    if batch_size is None and not is_feed(data):
+    if feed.is_whole if isinstance(feed, TermFeed) else batch_size is None and not is_feed(data):
         method, until = for_all_rows(method, params, state)
     carry = engine.start(method, params, feed, key, state=state, until=until)
     history: dict[str, list[float]] = {}
@@ -103,7 +116,11 @@ def train(
             break
     solution = engine.solution(method, carry.state)
     if watched.size < whole.size:
-        history["objective"][-1] = float(evaluate(problem, solution, whole))
+        weights = term_weights(method, carry.state)
+        history["objective"][-1] = float(evaluate(problem, solution, whole, weights=weights))
+        if isinstance(whole, TermBatch):
+            for name, value in term_losses(problem, solution, whole).items():
+                history[name][-1] = float(value)
     if solves_prox(method) and finish != 0:
         solution = sparse_end(problem, solution, whole, steps=finish)
     if stuck and status != "converged":
@@ -113,13 +130,14 @@ def train(
             RuntimeWarning,
             stacklevel=2,
         )
-    checks.warn_not_finite(history["objective"][-1], done, whole.x, whole.y)
+    first = whole.parts[0] if isinstance(whole, TermBatch) else whole
+    checks.warn_not_finite(history["objective"][-1], done, first.x, first.y)
     return Result(solution, {k: np.asarray(v) for k, v in history.items()}, carry.state, done, status)
 
 
-def watched_rows(whole: Batch, batch_size: int | None, steps: int, records: int | Sequence[int]) -> Batch:
+def watched_rows(whole: Any, batch_size: Any, steps: int, records: int | Sequence[int]) -> Any:
     """The rows on which the objective is measured: a record costs less than the steps before it."""
-    if batch_size is None or not isinstance(records, (int, np.integer)):
+    if batch_size is None or isinstance(batch_size, Mapping) or not isinstance(records, (int, np.integer)):
         return whole
     return spread_rows(whole, max(WATCHED, batch_size * (steps // min(records, steps))))
 

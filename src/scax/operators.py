@@ -1,0 +1,53 @@
+"""Derivatives of a function of one point, for the terms of differential equations.
+
+Each takes u: [d] -> scalar (or [k]) and gives a function of a point x [d]; `jax.vmap` it over rows. Second derivatives
+are forward over forward, one pass for each direction: cheaper to differentiate by weights than a nested `hessian`.
+
+    u = lambda x: net.apply(params, x[None])[0, 0]
+    residual = jax.vmap(lambda x: scax.operators.laplacian(u)(x) - f(x))(points)
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+Point = Float[Array, "d"]
+Field = Callable[[Point], Array]
+
+
+def derivative(u: Field, axis: int, order: int = 1) -> Field:
+    """∂^order u/∂x_axis^order: the time derivative where that axis is time. u may give a scalar or a vector."""
+    if order < 1:
+        raise ValueError(f"order must be at least 1, got {order}.")
+
+    def along(v: Field) -> Field:
+        return lambda x: jax.jvp(v, (x,), (jnp.zeros_like(x).at[axis].set(1),))[1]
+
+    for _ in range(order):
+        u = along(u)
+    return u
+
+
+def grad(u: Field) -> Field:
+    """∇u [d], of a scalar u; of a vector the Jacobian [k, d]. Forward mode."""
+    return jax.jacfwd(u)
+
+
+def divergence(v: Field) -> Field:
+    """Σ_i ∂v_i/∂x_i, of v: [d] -> [d]."""
+    return lambda x: jnp.trace(jax.jacfwd(v)(x))
+
+
+def laplacian(u: Field, axes: tuple[int, ...] | None = None) -> Field:
+    """Σ_i ∂²u/∂x_i² over `axes`, by default all of them (leave out that of time, for example)."""
+
+    def at(x: Point) -> Array:
+        directions = jnp.eye(x.shape[0], dtype=x.dtype)
+        if axes is not None:
+            directions = directions[jnp.asarray(axes)]
+        second = lambda v: jax.jvp(lambda x: jax.jvp(u, (x,), (v,))[1], (x,), (v,))[1]
+        return jnp.sum(jax.vmap(second)(directions), axis=0)
+
+    return at
