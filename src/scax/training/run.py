@@ -84,8 +84,8 @@ def train(
     if problem.names and not is_feed(data):
         feed = term_feed(problem, params, data, batch_size)
         whole = problem.conform(params, feed.sample(MOST_ROWS), problem.layout(params).dtype(params))
-    elif isinstance(data, Mapping) or isinstance(batch_size, Mapping):
-        raise TypeError("data and batch_size by name belong to a problem of terms: scax.Problem({name: scax.Term(…)}).")
+    elif isinstance(batch_size, Mapping):
+        raise TypeError("batch_size by name belongs to a problem of terms: scax.Problem({name: scax.Term(apply)}).")
     else:
         feed = data if is_feed(data) else rows_in_memory(problem, params, data, batch_size, unlabeled)
         whole = feed.sample(MOST_ROWS) if is_feed(data) else dataclasses.replace(feed.data, pairs=None)
