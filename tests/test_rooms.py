@@ -9,7 +9,7 @@ CORE = {
     "batch", "checks", "layout", "linearize", "losses", "options", "problem", "regularizers", "rules", "sca",
     "sharding", "solvers", "state", "status", "surrogate", "terms", "training", "_compat", "_struct",
 }  # fmt: skip
-SHELL = {"bridges", "cli", "cluster", "estimators", "report", "reproduce", "runs", "storage", "tables"}
+SHELL = {"bridges", "cli", "cluster", "estimators", "federated", "report", "reproduce", "runs", "storage", "tables"}
 #: Belongs to neither: our own networks, and the helpers that import the standard library alone.
 BESIDE = {"models", "operators", "_cache", "_extras", "_text", "_untrusted"}
 HEAVY = {"matplotlib", "pandas", "polars", "ray", "rich", "sklearn", "typer"}

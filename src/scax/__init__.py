@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import federated as federated
     from . import solvers as solvers
     from . import storage as storage
     from . import tables as tables

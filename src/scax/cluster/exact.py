@@ -1,0 +1,234 @@
+"""The server of exact rounds: it adds up what sites send, solves, and steps; a method for the engine.
+
+A round sends the trial weights w + δ to the sites; those that answer send their `Statistics` there.
+
+    δ       = argmin_δ  1/n (bᵀδ + ½δᵀAδ) + R(w + δ) + τ‖δ‖²        A, b, n the totals at w
+    w ← w + δ  if the objective of all sites falls there; τ by the gain ratio, as with all rows in one place
+
+The first round has no totals yet and tries w itself. A site that does not answer, or whose sums cannot be right, is
+spoken for by its last model, seen from the new weights: what it has to say is late, not lost.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from .. import rules
+from .._struct import static, struct
+from ..layout import Layout
+from ..linearize.dense import Dense
+from ..linearize.network import NetworkFunction
+from ..losses import Squared
+from ..options import active_rules
+from ..problem import Problem
+from ..rules.acceptance import Trial
+from ..rules.base import Outcome, Reading, Seen
+from ..rules.rules import RuleStates
+from ..sca import SCA
+from ..solvers import Direct, Fista, Semismooth, Solver
+from ..solvers.base import Solution
+from ..status import Status
+from ..surrogate.datafit import Datafit
+from ..surrogate.surrogate import Surrogate
+from .sites import Round
+from .statistics import Statistics, are_sound, numbers_sent, site_statistics
+
+
+@struct
+class ServerState:
+    """What the server keeps between two rounds."""
+
+    w: Float[Array, "q"]
+    models: Statistics  # of every site, seen from w
+    known: Bool[Array, "sites"]  # it has answered once
+    fresh: Bool[Array, "sites"]  # its model was made at w itself
+    refused: Int[Array, "sites"]  # rounds in which its sums could not be right
+    rules: RuleStates
+    count: Int[Array, ""]
+    frozen: tuple
+    layout: Layout = static()
+
+    @property
+    def params(self) -> PyTree:
+        return self.layout.unflatten(self.w, self.frozen)
+
+
+@struct
+class RoundInfo:
+    """What a round reports."""
+
+    accepted: Bool[Array, ""]
+    status: Int[Array, ""]
+    damping: Float[Array, ""]
+    answered: Int[Array, ""]
+    left_out: Int[Array, ""]
+    bytes_up: Float[Array, ""]
+    bytes_down: Float[Array, ""]
+    is_end: Bool[Array, ""]
+
+    @property
+    def records(self) -> dict[str, Array]:
+        names = ("accepted", "damping", "answered", "left_out", "bytes_up", "bytes_down")
+        return {name: getattr(self, name) for name in names}
+
+
+@struct
+class ExactRounds:
+    """`init`, `step` and `solution` like SCA's; a step is a round, its batch a `Round`."""
+
+    solves_prox: ClassVar[bool] = True
+
+    problem: Problem
+    sites: int = static()
+
+    def init(self, params: PyTree) -> ServerState:
+        layout = self.problem.layout(params)
+        w = self.problem.regularizer.validate_start(layout.flatten(params))
+        no = jnp.zeros(self.sites, bool)
+        return ServerState(
+            w=w,
+            models=Statistics.zeros(self.sites, w),
+            known=no,
+            fresh=no,
+            refused=jnp.zeros(self.sites, jnp.int32),
+            rules=rules.init(self._rules(), w),
+            count=jnp.zeros((), jnp.int32),
+            frozen=tuple(jnp.array(leaf) for leaf in layout.split(params)[1]),
+            layout=layout,
+        )
+
+    def solution(self, state: ServerState) -> PyTree:
+        return state.params
+
+    def step(self, state: ServerState, batch: Round) -> tuple[ServerState, RoundInfo]:
+        """One round: where to go, what the sites say of it, and whether to stay there."""
+        delta, proposal, seen, solution, remembered = propose(self.problem, self._rules(), state)
+        network = NetworkFunction(self.problem, state.layout, state.frozen)
+        sent = batch.gather(lambda rows: site_statistics(network, state.w + delta, rows, state.count), state.models)
+        return receive(self.problem, self._rules(), state, delta, proposal, seen, solution, remembered, sent, batch)
+
+    def _rules(self) -> rules.Rules:
+        """Those of all rows in every batch."""
+        return active_rules(SCA(self.problem).on_all_rows())
+
+
+def propose(problem: Problem, active: rules.Rules, state: ServerState):
+    """δ on the totals, and what the rules made of them; no step while no site has answered."""
+    total = state.models.total()
+    n = jnp.where(total.rows > 0, total.rows, 1)
+    seen = _look(problem, state, total, n)
+    proposal, remembered = rules.propose(active, state.rules, seen)
+    solution = solve(problem, state.w, total.gradient / n, total.hessian / n, proposal.damping)
+    delta = jnp.where(jnp.any(state.known), proposal.step_size * solution.delta, 0)
+    return delta, proposal, seen, solution, remembered
+
+
+def solve(
+    problem: Problem,
+    w: Float[Array, "q"],
+    slope: Float[Array, "q"],
+    hessian: Float[Array, "q q"],
+    damping: Float[Array, ""],
+) -> Solution:
+    """argmin_δ  slopeᵀδ + ½δᵀAδ + R(w + δ) + τ‖δ‖², by the solvers that serve every step.
+
+    A = MᵀM makes the quadratic a squared loss of Q rows: ½‖Mδ‖², M = √Λ Vᵀ from A = VΛVᵀ.
+    """
+    values, vectors = jnp.linalg.eigh(hessian)
+    rows = jnp.sqrt(jnp.maximum(values, 0))[:, None] * vectors.T
+    zero = jnp.zeros((rows.shape[0], 1), w.dtype)
+    datafit = Datafit(Squared(), zero, jnp.full(rows.shape[0], 0.5, w.dtype))
+    regularizer = problem.regularizer.majorizer(w)
+    surrogate = Surrogate.of(datafit, Dense(zero, rows[:, None, :]), w, slope, None, damping, regularizer)
+    solver: Solver = Fista()
+    if regularizer.is_smooth:
+        solver = Direct(space="weight", form="dense")
+    elif regularizer.has_prox_derivative:
+        solver = Semismooth()
+    return solver.solve(surrogate)
+
+
+def receive(problem, active, state, delta, proposal, seen, solution, remembered, sent: Statistics, batch: Round):
+    """The state after a round in which the sites have sent their sums at w + δ."""
+    sound = are_sound(sent)
+    valid, bad = batch.answered & sound, batch.answered & ~sound
+    sent = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(leaf), leaf, 0), sent)
+    first, w, known = ~jnp.any(state.known), state.w, state.known
+    trial_w = w + delta
+    moved = state.models.moved(delta)
+    at_trial = sent.chosen(valid, moved)
+
+    # the objective of the sites that were known before, those that did not answer by their models
+    there = problem.regularizer.value(trial_w)
+    mean = lambda models: (known @ models.loss) / jnp.maximum(known @ models.rows, 1e-30) + there
+    after, predicted = mean(at_trial), mean(moved)
+    trial = Trial(
+        solution.status, solution.optimality, jnp.linalg.norm(delta), jnp.linalg.norm(w),
+        lambda: after, lambda: predicted, None,
+    )  # fmt: skip
+    verdict, acceptance = active.acceptance.decide(state.rules.acceptance, seen, trial)
+    accepted = (verdict.accepted | first) & jnp.any(valid)
+    outcome = Outcome(state.count, accepted, trial.step_norm, seen.objective, trial.after, trial.predicted)
+    remembered = rules.update(active, dataclasses.replace(remembered, acceptance=acceptance), outcome)
+    learned = ~first & jnp.any(valid)  # the first round tries no step, and one without answers says nothing of it
+    remembered = jax.tree.map(lambda new, old: jnp.where(learned, new, old), remembered, state.rules)
+
+    # a refused step still tells of a site whose model is old: seen back from w + δ
+    stayed = sent.moved(-delta).chosen(valid & ~state.fresh, state.models)
+    pick = lambda a, b: jax.tree.map(lambda a, b: jnp.where(accepted, a, b), a, b)
+    following = dataclasses.replace(
+        state,
+        w=jnp.where(accepted, trial_w, w),
+        models=pick(at_trial, stayed),
+        known=known | valid,
+        fresh=jnp.where(accepted, valid, state.fresh),
+        refused=state.refused + bad,
+        rules=remembered,
+        count=state.count + 1,
+    )
+    size, q = jnp.dtype(w.dtype).itemsize, w.shape[0]
+    ends = jnp.any(jnp.stack([verdict.status == code for code in Status if code.is_end]))
+    answered = jnp.sum(valid)
+    number = lambda value: jnp.asarray(value, w.dtype)
+    info = RoundInfo(
+        accepted=accepted,
+        status=verdict.status,
+        damping=proposal.damping,
+        answered=answered,
+        left_out=jnp.sum(bad),
+        bytes_up=number(size * numbers_sent(q)) * jnp.sum(batch.answered),
+        bytes_down=number(size * q) * batch.answered.shape[0],
+        is_end=ends & ~first & jnp.all(state.fresh | ~known) & jnp.all(valid | ~known),
+    )
+    return following, info
+
+
+def _look(problem: Problem, state: ServerState, total: Statistics, n: Float[Array, ""]) -> Seen:
+    """What the rules may know of the totals: as of a batch of all rows."""
+
+    def curvature():
+        return jnp.trace(total.hessian) / (2 * n)  # S = ½ tr ∇²
+
+    def spread():
+        whole, rows = curvature(), effective
+        about = jnp.maximum(whole - jnp.sum((total.common / n) ** 2), whole / 100) / jnp.maximum(1 - 1 / rows, 0.5)
+        return jnp.where(rows < 1.5, whole, about)
+
+    def unknown(*_):
+        raise NotImplementedError("rows of J do not leave a site: a rule of federated rounds cannot ask for them.")
+
+    effective = jnp.where(total.squares > 0, total.rows**2 / jnp.where(total.squares > 0, total.squares, 1), 1)
+    return Seen(
+        step=state.count,
+        rows=effective,
+        objective=total.loss / n + problem.regularizer.value(state.w),
+        caution=problem.loss.caution,
+        curvature=curvature,
+        spread=spread,
+        weighted_rows=unknown,
+        along=unknown,
+        clock=Reading.of_step(state.count, state.w.dtype),
+    )

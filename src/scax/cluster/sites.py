@@ -1,0 +1,116 @@
+"""The rows of several sites in one process, for a simulation of rounds; a feed of the engine.
+
+Rows lie in pieces of equal size, each of one site, filled up with rows of weight 0: sites of any size share a program.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int, PyTree
+
+from .._struct import static, struct
+from ..batch import Batch
+from ..problem import Problem
+
+#: Rows of a piece, at most.
+PIECE = 256
+
+
+@struct
+class Round:
+    """The sites' rows, and which sites answer."""
+
+    pieces: Batch  # leading axis: pieces
+    owner: Int[Array, "pieces"]
+    answered: Bool[Array, "sites"]
+
+    def gather(self, compute: Callable[[Batch], Any], like: Any) -> Any:
+        """Σ of `compute` over the pieces of each site, shaped as `like`: one entry per site."""
+
+        def add(sums, piece):
+            rows, owner = piece
+            return jax.tree.map(lambda total, own: total.at[owner].add(own), sums, compute(rows)), None
+
+        return jax.lax.scan(add, jax.tree.map(jnp.zeros_like, like), (self.pieces, self.owner))[0]
+
+
+@struct
+class Sites:
+    """All sites' rows as a feed of rounds; in every round `absent` of the sites, drawn anew, do not answer."""
+
+    pieces: Batch
+    owner: Int[Array, "pieces"]
+    count: int = static()
+    absent: int = static(default=0)
+
+    @staticmethod
+    def of(batches: Sequence[Batch], absent: int = 0) -> "Sites":
+        """From each site's rows."""
+        size = min(PIECE, max(batch.size for batch in batches))
+        parts, owner = [], []
+        for number, batch in enumerate(batches):
+            weight = np.ones(batch.size) if batch.weight is None else np.asarray(batch.weight)
+            x, y = np.asarray(batch.x), np.asarray(batch.y)
+            fill = -batch.size % size
+            again = np.arange(batch.size + fill) % batch.size
+            cut = lambda a, size=size: a.reshape(-1, size, *a.shape[1:])
+            parts.append((cut(x[again]), cut(y[again]), cut(np.pad(weight, (0, fill)).astype(x.dtype))))
+            owner += [number] * len(parts[-1][0])
+        x, y, weight = (jnp.asarray(np.concatenate(part)) for part in zip(*parts, strict=True))
+        return Sites(Batch(x, y, weight), jnp.asarray(owner), len(batches), absent)
+
+    def start(self, key: Array) -> tuple[Array, Array]:
+        return key, jnp.zeros((), jnp.int32)
+
+    def load(self, position: Any, steps: int) -> tuple["Sites", int]:
+        return self, steps
+
+    def plan(self, position: tuple, count: int) -> Bool[Array, "count sites"]:
+        key, done = position
+        order = lambda i: jax.random.permutation(jax.random.fold_in(key, done + i), self.count)
+        return jax.vmap(order)(jnp.arange(count)) >= self.absent
+
+    def batch(self, plan: Bool[Array, "count sites"], i: Any) -> Round:
+        return Round(self.pieces, self.owner, plan[i])
+
+    def skip(self, position: tuple, steps: Any) -> tuple:
+        return position[0], position[1] + steps
+
+    def sample(self, count: int) -> Batch:
+        """All rows: those of weight 0 do not count."""
+        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.pieces)
+
+
+def admit(problem: Problem, params: PyTree, sites: Any, weights: Any = None) -> tuple[dict[str, Batch], dict[str, str]]:
+    """(rows of the sites that can take part, reasons of the others), by name.
+
+    A site is refused where its rows do not fit the network: other columns, dtypes or targets, values that are not
+    finite, no rows; and where its columns are not those that most rows have.
+    """
+    named = dict(sites) if isinstance(sites, Mapping) else {str(i): site for i, site in enumerate(sites)}
+    if weights is not None and len(weights) != len(named):
+        raise ValueError(f"weights has {len(weights)} entries, and there are {len(named)} sites: give one for each.")
+    rows: dict[str, Batch] = {}
+    reasons: dict[str, str] = {}
+    for number, (name, site) in enumerate(named.items()):
+        try:
+            batch = problem.ready(params, site)
+        except (TypeError, ValueError) as error:
+            reasons[name] = str(error)
+            continue
+        if weights is not None:
+            own = np.ones(batch.size) if batch.weight is None else np.asarray(batch.weight)
+            weight = (own * (weights[number] / own.sum())).astype(batch.x.dtype)
+            batch = Batch(batch.x, batch.y, weight)
+        rows[name] = batch
+    kinds: dict[tuple, int] = {}
+    kind = lambda batch: (batch.x.shape[1:], batch.x.dtype.name, batch.y.shape[1:], batch.y.dtype.name)
+    for batch in rows.values():
+        kinds[kind(batch)] = kinds.get(kind(batch), 0) + batch.size
+    most = max(kinds, key=lambda found: kinds[found]) if kinds else None
+    for name in [name for name, batch in rows.items() if kind(batch) != most]:
+        reasons[name] = f"its rows are {kind(rows.pop(name))}, and most rows {most}: give all sites the same columns."
+    return rows, reasons

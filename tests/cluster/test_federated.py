@@ -1,0 +1,161 @@
+"""Sites that keep their rows: the step on their sums is the step on all rows."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scax
+from scax.cluster.exact import ExactRounds
+from scax.cluster.sites import Sites
+from scax.cluster.statistics import Statistics, numbers_sent, refuse_statistics, site_statistics
+from scax.linearize.network import NetworkFunction
+
+NET = scax.MLP((3, 4, 1))
+PROBLEM = scax.Problem(NET.apply, scax.Squared(), scax.L2(1e-3))
+
+
+def rows(dtype, count=300):
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(count, 3)).astype(dtype)
+    return x, (np.sin(x[:, 0]) * x[:, 1] + 0.1 * draw.normal(size=count)).astype(dtype)
+
+
+def start(dtype):
+    return jax.tree.map(lambda leaf: leaf.astype(dtype), NET.init(jax.random.key(0)))
+
+
+def unlike_sites(x, y):
+    """Ten sites, sorted by the first feature, of 5 to 80 rows."""
+    places = np.split(np.argsort(x[:, 0]), [5, 40, 70, 80, 100, 130, 190, 200, 280])
+    return [(x[i], y[i]) for i in places]
+
+
+def flat(params):
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
+
+
+def test_the_step_on_the_sums_of_ten_sites_is_the_step_on_all_rows(dtype):
+    x, y = rows(dtype)
+    ours = scax.federated.simulate(PROBLEM, start(dtype), unlike_sites(x, y), rounds=2)
+    method = scax.SCA(PROBLEM, solver="weight-space")
+    judge = scax.train(method, start(dtype), (x, y), steps=1, batch_size=None)
+    w, exact, before = flat(ours.params), flat(judge.params), flat(start(dtype))
+    assert np.linalg.norm(exact - before) > 0.1  # a step was taken
+    # float32: rounding of the sums, 6e-8, times the condition of A/n + 2μ, about 1e3
+    assert np.linalg.norm(w - exact) <= (4e-5 if dtype == np.float32 else 1e-10) * np.linalg.norm(exact)
+
+
+def test_rounds_go_on_as_the_steps_on_all_rows_do(x64):
+    x, y = rows(np.float64)
+    ours = scax.federated.simulate(PROBLEM, start(np.float64), unlike_sites(x, y), rounds=9)
+    judge = scax.train(scax.SCA(PROBLEM), start(np.float64), (x, y), steps=8, batch_size=None, records=range(1, 9))
+    np.testing.assert_allclose(ours.history["objective"][1:], judge.history["objective"], rtol=1e-7)
+    assert np.all(ours.history["answered"] == 10)
+    q = flat(ours.params).size
+    assert np.all(ours.history["bytes_up"] == 10 * 8 * (q * (q + 1) // 2 + 2 * q + 3))
+    assert np.all(ours.history["bytes_down"] == 10 * 8 * q)
+
+
+def test_rounds_converge_with_a_fifth_of_the_sites_missing():
+    x, y = rows(np.float32)
+    sites = unlike_sites(x, y)
+    all_there = scax.federated.simulate(PROBLEM, start(np.float32), sites, rounds=60)
+    result = scax.federated.simulate(PROBLEM, start(np.float32), sites, rounds=60, missing=0.2)
+    assert np.all(result.history["answered"] == 8)
+    assert result.history["objective"][-1] < 1.02 * all_there.history["objective"][-1]
+
+
+def test_sites_whose_rows_do_not_fit_are_named_and_left_out():
+    x, y = rows(np.float32)
+    sites = {f"s{i}": site for i, site in enumerate(unlike_sites(x, y))}
+    good = dict(list(sites.items())[:6])
+    bad = {
+        "nan": (np.full((4, 3), np.nan, np.float32), np.zeros(4, np.float32)),
+        "columns": (np.zeros((4, 2), np.float32), np.zeros(4, np.float32)),
+        "integers": (np.zeros((4, 3), np.int32), np.zeros(4, np.float32)),
+        "empty": (np.zeros((0, 3), np.float32), np.zeros(0, np.float32)),
+        "half": (np.zeros((4, 3), np.float16), np.zeros(4, np.float32)),
+    }
+    with pytest.warns(RuntimeWarning) as told:
+        result = scax.federated.simulate(PROBLEM, start(np.float32), good | bad, rounds=3)
+    for name in bad:
+        assert any(f"site {name} is left out" in str(warning.message) for warning in told), name
+    alone = scax.federated.simulate(PROBLEM, start(np.float32), good, rounds=3)
+    np.testing.assert_array_equal(flat(result.params), flat(alone.params))
+
+
+@pytest.mark.parametrize("damage", ["nan", "negative"])
+def test_a_site_with_impossible_sums_is_counted_and_the_round_goes_on(damage):
+    x, y = rows(np.float32)
+    sites = [scax.Batch(*site) for site in unlike_sites(x, y)]
+    wrong = 2
+    method, feed = ExactRounds(PROBLEM, len(sites)), Sites.of(sites)
+    if damage == "nan":  # weights and inputs so large that the sums overflow
+        sites[wrong] = scax.Batch(sites[wrong].x, sites[wrong].y * np.float32(1e38))
+    else:
+        sites[wrong] = scax.Batch(sites[wrong].x, sites[wrong].y, np.full(sites[wrong].size, -1, np.float32))
+    broken = Sites.of(sites)
+    step = jax.jit(method.step)
+    ours, others = method.init(start(np.float32)), method.init(start(np.float32))
+    mask = np.ones((1, len(sites)), bool)
+    without = mask.copy()
+    without[0, wrong] = False
+    for _ in range(3):
+        ours, info = step(ours, broken.batch(jnp.asarray(mask), 0))
+        others, _ = step(others, feed.batch(jnp.asarray(without), 0))
+        assert (int(info.left_out), int(info.answered)) == (1, 9)
+    assert list(np.flatnonzero(ours.refused)) == [wrong]
+    np.testing.assert_allclose(ours.w, others.w, rtol=1e-6)
+
+
+def test_what_is_sent_holds_no_rows():
+    x, y = rows(np.float32, 80)
+    params = start(np.float32)
+    layout = PROBLEM.layout(params)
+    network, w, q = NetworkFunction(PROBLEM, layout, ()), layout.flatten(params), layout.size
+    few, many = (site_statistics(network, w, scax.Batch(x[:n], y[:n]), jnp.asarray(0)) for n in (7, 80))
+    shapes = {field.name: getattr(few, field.name).shape for field in dataclasses.fields(Statistics)}
+    assert shapes == {"rows": (), "squares": (), "loss": (), "gradient": (q,), "common": (q,), "hessian": (q, q)}
+    assert [leaf.shape for leaf in jax.tree.leaves(few)] == [leaf.shape for leaf in jax.tree.leaves(many)]
+    assert numbers_sent(q) == 3 + 2 * q + q * (q + 1) // 2
+    # each is a sum over rows: the order of rows and the sites they lie at cannot be told from it
+    halves = [site_statistics(network, w, scax.Batch(x[i::2], y[i::2]), jnp.asarray(0)) for i in (0, 1)]
+    for whole, a, b in zip(*(jax.tree.leaves(sums) for sums in (many, *halves)), strict=True):
+        np.testing.assert_allclose(whole, a + b, rtol=2e-4, atol=2e-4)
+
+
+def test_the_server_says_why_it_cannot_add_what_a_site_sent():
+    x, y = rows(np.float32, 20)
+    params = start(np.float32)
+    layout = PROBLEM.layout(params)
+    network, w = NetworkFunction(PROBLEM, layout, ()), layout.flatten(params)
+    sent = site_statistics(network, w, scax.Batch(x, y), jnp.asarray(0))
+    assert refuse_statistics("A", sent, layout.size, np.float32) is None
+    reason = lambda **change: str(refuse_statistics("A", dataclasses.replace(sent, **change), layout.size, np.float32))
+    told = refuse_statistics("A", sent, layout.size + 1, np.float32)
+    assert told is not None
+    assert told.startswith("site A: its gradient has shape")
+    assert "not finite" in reason(loss=jnp.asarray(jnp.nan))
+    assert "float16" in reason(gradient=sent.gradient.astype(jnp.float16))
+    assert "positive semidefinite" in reason(hessian=-sent.hessian)
+
+
+def test_sparse_penalties_are_solved_at_the_server():
+    x, y = rows(np.float32)
+    problem = scax.Problem(NET.apply, scax.Squared(), scax.L1(3e-2))
+    result = scax.federated.simulate(problem, start(np.float32), unlike_sites(x, y), rounds=25)
+    assert np.sum(flat(result.params) == 0) > 0
+    assert result.history["objective"][-1] < result.history["objective"][0]
+
+
+def test_weights_of_sites_change_the_result():
+    x, y = rows(np.float32)
+    sites = unlike_sites(x, y)
+    by_rows = scax.federated.simulate(PROBLEM, start(np.float32), sites, rounds=3)
+    same = scax.federated.simulate(PROBLEM, start(np.float32), sites, rounds=3, weights=[len(s[1]) for s in sites])
+    equal = scax.federated.simulate(PROBLEM, start(np.float32), sites, rounds=3, weights=np.ones(10))
+    np.testing.assert_allclose(flat(same.params), flat(by_rows.params), rtol=1e-3, atol=1e-3)
+    assert np.linalg.norm(flat(equal.params) - flat(by_rows.params)) > 1e-2
