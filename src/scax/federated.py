@@ -57,6 +57,8 @@ def simulate(
     checks.number("missing", missing, lambda v: (v >= 0) & (v < 1), "a number from 0 to below 1")
     if weights is not None:
         checks.positive("weights", np.asarray(weights))
+    if problem.names:
+        raise ValueError("rounds of sums average one kind of rows: give Problem(apply, loss, …) without terms.")
     if problem.manifold is not None:
         raise ValueError("neighbors may lie at different sites, which do not exchange rows: leave manifold= out.")
     admitted, reasons = admit(problem, params, sites, weights)

@@ -159,3 +159,12 @@ def test_weights_of_sites_change_the_result():
     equal = scax.federated.simulate(PROBLEM, start(np.float32), sites, rounds=3, weights=np.ones(10))
     np.testing.assert_allclose(flat(same.params), flat(by_rows.params), rtol=1e-3, atol=1e-3)
     assert np.linalg.norm(flat(equal.params) - flat(by_rows.params)) > 1e-2
+
+
+def test_problems_whose_rows_do_not_add_up_are_refused():
+    x, y = rows(np.float32)
+    graph = scax.Manifold(1e-3, scax.knn_graph(x, 2))
+    terms = scax.Problem({"fit": scax.Term(NET.apply, scax.Squared())})
+    for problem, told in ((dataclasses.replace(PROBLEM, manifold=graph), "neighbors"), (terms, "without terms")):
+        with pytest.raises(ValueError, match=told):
+            scax.federated.simulate(problem, start(np.float32), [(x, y)])
