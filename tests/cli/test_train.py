@@ -80,6 +80,18 @@ def test_predictions(run, scax):
     np.testing.assert_array_equal(polars.read_csv("q.csv")["price"].to_numpy(), found)
 
 
+def test_predictions_keep_columns_as_they_stand(run, scax, refused):
+    lines = Path("t.csv").read_text().splitlines()
+    names = [f"{i:04d}" for i in range(len(lines) - 1)]
+    marked = [f"{name},{line}" for name, line in zip(["name", *names], lines, strict=True)]
+    Path("marked.csv").write_text("\n".join(marked) + "\n")
+    scax("predict", "run", "t.csv", "-o", "p.csv")
+    scax("predict", "run", "marked.csv", "--keep", "name", "-o", "kept.csv")
+    plain, kept = (Path(name).read_text().splitlines() for name in ("p.csv", "kept.csv"))
+    assert kept == [f"{name},{line}" for name, line in zip(["name", *names], plain, strict=True)]
+    assert "Did you mean 'name'?" in refused("predict", "run", "marked.csv", "--keep", "nam")
+
+
 def test_predictions_refused(run, refused):
     polars.read_csv("t.csv").drop("width").write_csv("less.csv")
     assert "'width'" in refused("predict", "run", "less.csv")

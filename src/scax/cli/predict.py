@@ -2,7 +2,7 @@
 
 import itertools
 import sys
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +10,7 @@ import typer
 
 from .._text import printable
 from .errors import UserError
+from .options import names
 from .words import say
 
 
@@ -24,6 +25,7 @@ def predict(
         Path | None,
         typer.Option("--output", "-o", help="Where to write: .csv, .csv.gz or .parquet.", show_default="the terminal"),
     ] = None,
+    keep: Annotated[str, typer.Option(help="Columns of the table to carry over, separated by commas.")] = "",
     encoding: Annotated[str, typer.Option(help="Of a CSV file: utf-8, latin-1, cp1252.")] = "utf-8",
     header: Annotated[bool, typer.Option(help="Whether the first line of a CSV file names the columns.")] = True,
 ) -> None:
@@ -35,14 +37,16 @@ def predict(
     from ..storage import load, write_bytes
     from ..tables import Tally, open_table
 
-    model = load(_model(run))
+    model = load(model_file(run))
     if model.preprocess is None:
         raise UserError(
-            f"{_model(run)} was saved without preprocessing, so it takes arrays and not tables: in Python, "
+            f"{model_file(run)} was saved without preprocessing, so it takes arrays and not tables: in Python, "
             "scax.load(file).predict(x), or save it with preprocess=."
         )
-    tally = Tally()
-    columns = _columns(model, open_table(table, header=header, encoding=encoding), tally)
+    tally, rows = Tally(), open_table(table, header=header, encoding=encoding)
+    columns = _kept(rows, names("keep", keep)) if keep else {}
+    for name, values in _columns(model, rows, tally).items():
+        columns[_free(name, columns)] = values
     for sentence in tally.sentences():
         say(f"scax: warning: {sentence}", to_stderr=True)
     content = _encode(columns, "" if output is None else output.name)
@@ -54,7 +58,8 @@ def predict(
         say(f"{len(next(iter(columns.values()))):,} predictions: {output}")
 
 
-def _model(run: Path) -> Path:
+def model_file(run: Path) -> Path:
+    """The model of a run folder, or the file itself."""
     if not run.is_dir():
         return run
     model = run / "model.safetensors"
@@ -63,6 +68,22 @@ def _model(run: Path) -> Path:
             raise UserError(f"{run} is not finished, it has no model yet. Go on: scax resume {run}")
         raise UserError(f"{run} has no model.safetensors: give the folder of a `scax train` run, or a model file.")
     return model
+
+
+def _kept(table: Any, wanted: list[str]) -> dict[str, Any]:
+    """Name → values as they stand in the table: an id 007 stays 007."""
+    import polars
+
+    from ..tables.errors import near
+
+    for name in wanted:
+        if name not in table.columns:
+            raise UserError(f"--keep: {table.name} has no column {name!r}.{near(name, table.columns)}")
+    parts = [
+        [b.frame[name] if isinstance(b.frame, Mapping) else b.frame.column(name).series for name in wanted]
+        for b in table.blocks()
+    ]
+    return {name: polars.concat(part) for name, part in zip(wanted, zip(*parts, strict=True), strict=False)}
 
 
 def _columns(model: Any, table: Any, tally: Any) -> dict[str, Any]:
