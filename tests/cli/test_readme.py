@@ -31,11 +31,12 @@ def test_snippets(snippet, capsys):
 
 
 def test_commands_on_a_table(scax):
-    """In the order in which they are printed; new.csv has no prices."""
+    """In the order in which they are printed; new.csv has no prices, test.csv has."""
     regression(Path("houses.csv"))
     polars.read_csv("houses.csv").drop("price").write_csv("new.csv")
+    polars.read_csv("houses.csv").write_csv("test.csv")
     commands = [shlex.split(c, comments=True)[1:] for c in COMMANDS if c.startswith("scax ")]
-    assert [c[0] for c in commands] == ["train", "predict", "report", "train"]
+    assert [c[0] for c in commands] == ["train", "evaluate", "predict", "report", "train"]
     for command in commands:
         outcome = scax(*command)
         assert outcome.code == 0, outcome.err

@@ -92,6 +92,21 @@ def test_predictions_keep_columns_as_they_stand(run, scax, refused):
     assert "Did you mean 'name'?" in refused("predict", "run", "marked.csv", "--keep", "nam")
 
 
+def test_evaluate(run, scax, refused):
+    found = json.loads(scax("evaluate", "run", "t.csv", "--json").out)
+    table = polars.read_csv("t.csv")
+    truth = table[found["target"]].to_numpy()
+    error = load("run/model.safetensors").predict("t.csv") - truth
+    np.testing.assert_allclose(found["RMSE"], np.sqrt(np.mean(error**2)), rtol=1e-4)
+    np.testing.assert_allclose(found["RMSE of the mean"], truth.std(), rtol=1e-4)
+    assert found["rows"] == len(truth)
+    told = scax("evaluate", "run", "t.csv").out
+    assert "R²" in told
+    assert max(map(len, told.splitlines())) <= 80
+    table.drop(found["target"]).write_csv("blind.csv")
+    assert "the target" in refused("evaluate", "run", "blind.csv")
+
+
 def test_predictions_refused(run, refused):
     polars.read_csv("t.csv").drop("width").write_csv("less.csv")
     assert "'width'" in refused("predict", "run", "less.csv")

@@ -39,9 +39,9 @@ def _common(
         os.environ["SCAX_DEBUG"] = "1"
 
 
-from . import compare, datasets, launch, predict, report, reproduce, train  # noqa: E402
+from . import compare, datasets, evaluate, launch, predict, report, reproduce, train  # noqa: E402
 
-for part in (train, launch, predict, compare, report, reproduce, datasets):
+for part in (train, launch, predict, evaluate, compare, report, reproduce, datasets):
     part.register(cli)
 
 

@@ -53,3 +53,40 @@ def roc(z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     last = np.append(np.diff(z[order]) != 0, True)
     tp, fp = np.cumsum(hits)[last], np.cumsum(1 - hits)[last]
     return np.concatenate([[0], fp / max(fp[-1], 1)]), np.concatenate([[0], tp / max(tp[-1], 1)])
+
+
+def number_scores(predicted: np.ndarray, truth: np.ndarray) -> dict[str, float | None]:
+    """R², MAE, RMSE of predictions [n], and the RMSE of predicting the mean of the truth for every row."""
+    error = predicted - truth
+    rmse, mean_rmse = float(np.sqrt(np.mean(error**2))), float(np.std(truth))
+    return {
+        "R²": 1 - (rmse / mean_rmse) ** 2 if mean_rmse > 0 else None,
+        "MAE": float(np.mean(np.abs(error))),
+        "RMSE": rmse,
+        "RMSE of the mean": mean_rmse,
+    }
+
+
+def class_scores(p: np.ndarray, truth: np.ndarray, names: list[str]) -> dict[str, Any]:
+    """Scores of probabilities p [n, classes] against class indices [n]; None where a score does not exist.
+
+    Balanced accuracy is the mean recall of the classes that occur. "largest class" is the accuracy of always naming it.
+    """
+    best, rows = p.argmax(axis=1), np.bincount(truth, minlength=len(names))
+    named, right = np.bincount(best, minlength=len(names)), np.bincount(truth[best == truth], minlength=len(names))
+    recall = [int(r) / int(n) if n else None for r, n in zip(right, rows, strict=True)]
+    precision = [int(r) / int(n) if n else None for r, n in zip(right, named, strict=True)]
+    tiny = np.finfo(float).eps  # as scikit-learn clips: a probability of 0 must not cost infinitely much
+    picked = np.clip(p[np.arange(len(p)), truth].astype(float), tiny, 1.0)
+    scores: dict[str, Any] = {
+        "accuracy": float(np.mean(best == truth)),
+        "balanced accuracy": float(np.mean([r for r in recall if r is not None])),
+        "log loss": float(-np.mean(np.log(picked))),
+    }
+    if len(names) == 2:
+        area = auc(p[:, 1], truth)
+        scores["AUC"] = None if np.isnan(area) else area
+    scores["largest class"] = float(rows.max() / len(truth))
+    parts = zip(names, rows.tolist(), recall, precision, strict=True)
+    scores["classes"] = [{"class": c, "rows": n, "recall": r, "precision": q} for c, n, r, q in parts]
+    return scores
