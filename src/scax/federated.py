@@ -14,9 +14,10 @@ from .cluster.statistics import Statistics as Statistics
 from .cluster.statistics import refuse_statistics as refuse_statistics
 from .cluster.statistics import site_statistics as site_statistics
 from .problem import Problem
+from .status import Status
 from .training import engine
 from .training.evaluation import Objective
-from .training.method import is_end
+from .training.method import end
 from .training.run import Result
 
 #: Numbers in the matrices of all sites together, at most (1 GB in float32).
@@ -73,12 +74,12 @@ def simulate(
         )
     feed = Sites.of(list(admitted.values()), round(missing * len(admitted)))
     method = ExactRounds(problem, len(admitted))
-    carry = engine.start(method, params, feed, jax.random.key(0) if key is None else key, until=is_end)
-    run = engine.run(method, Objective(feed.sample(0)), until=is_end)
+    carry = engine.start(method, params, feed, jax.random.key(0) if key is None else key, until=end)
+    run = engine.run(method, Objective(feed.sample(0)), until=end)
     history: dict[str, list[float]] = {}
     done, status = 0, "steps"
     for part in engine.drive(run, carry, feed, list(range(1, rounds + 1))):
-        carry, done, status = part.carry, part.step, "converged" if part.is_over else "steps"
+        carry, done, status = part.carry, part.step, Status(part.end).name.lower() if part.end else "steps"
         for record in part.records:
             for name, value in record.items():
                 history.setdefault(name, []).append(float(value))

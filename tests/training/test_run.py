@@ -113,6 +113,23 @@ def test_a_run_on_all_rows_ends_where_nothing_is_left_to_gain():
     np.testing.assert_allclose(np.asarray(result.params)[:, 0], best, rtol=1e-3, atol=1e-4)
 
 
+def test_a_batch_of_all_rows_is_all_rows():
+    sca = scax.SCA(PROBLEM)
+    whole, large = (scax.train(sca, PARAMS, (X, Y), steps=6, batch_size=size, records=2) for size in (None, len(X)))
+    np.testing.assert_array_equal(whole.state.w, large.state.w)
+    keys = jax.random.split(jax.random.key(0), 2)
+    many = (scax.train_many(sca, NET.init, (X, Y), keys=keys, steps=6, batch_size=size) for size in (None, len(X) + 1))
+    np.testing.assert_array_equal(*(vector(result.params) for result in many))
+
+
+def test_a_run_on_all_rows_says_that_rounding_ended_it():
+    """Without a penalty, and with as many weights as rows, only the precision ends the fall."""
+    problem = scax.Problem(NET.apply, scax.Squared())
+    result = scax.train(scax.SCA(problem), PARAMS, (X[:4], Y[:4]), steps=2000, batch_size=4, records=5)
+    assert result.status == "precision_reached"
+    assert result.steps < 2000
+
+
 def test_how_a_run_ended():
     run = functools.partial(scax.train, scax.SCA(PROBLEM), PARAMS, (X, Y), steps=20, batch_size=6, records=4)
     assert (run().steps, run().status) == (20, "steps")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from .._struct import static, struct
 from .feed import Batches, Feed, check_batches
@@ -33,6 +33,8 @@ FIRST_STRETCH = 16
 CAPACITY = 128
 #: Seconds between two looks from Python, about: then somebody may interrupt, see progress, or write a checkpoint.
 STRETCH = 0.25
+#: The end of a run that `Stopping` ended.
+STOPPED = -1
 #: A goal that no run reaches.
 NEVER = np.iinfo(np.int32).max
 
@@ -47,7 +49,7 @@ class Carry:
     recorded: Int[Array, ""]  # of which at the last record
     sums: Float[Array, "*runs reported"]  # Σ of what the steps since then reported
     best: Best | None
-    is_over: Bool[Array, "*runs"] | None  # None where a run cannot end by itself
+    end: Int[Array, "*runs"] | None  # 0 until the run ends by itself, then why; None where it cannot
     names: tuple[str, ...] = static()  # of the sums
 
 
@@ -76,7 +78,7 @@ def begin(
         jnp.zeros((), jnp.int32),
         jnp.zeros(len(names), float),
         None if stopping is None else stopping.start(method.solution(state)),
-        None if stopping is None and until is None else jnp.asarray(False),
+        None if stopping is None and until is None else jnp.zeros((), jnp.int32),
         names,
     )
 
@@ -129,7 +131,7 @@ def advance(
     """Steps up to number `stop`, at or before the last goal, with a record at each of the goals on the way.
 
     A record has the averages of what the steps since the last record reported, and what `measure(method, state)` gives.
-    `until(state, info)` ends the run after a step for which it is true, with a record there.
+    `until(state, info)` ends the run after a step for which it is not 0, with a record there; `Carry.end` keeps it.
     """
     goals, capacity = jnp.asarray(goals), goals.shape[0]
 
@@ -146,25 +148,25 @@ def advance(
     def runs(loop):
         carry, i, _ = loop
         left = (i < capacity) & ((carry.step < stop) | (goals[i] <= carry.step))
-        return left if carry.is_over is None else left & ~carry.is_over
+        return left if carry.end is None else left & (carry.end == 0)
 
     def block(loop):
         carry, i, (steps, values) = loop
         carry = _steps(method, carry, batches, jnp.minimum(goals[i], stop) - carry.step, until)
         due = carry.step == goals[i]
-        if carry.is_over is not None:
-            due = due | carry.is_over
+        if carry.end is not None:
+            due = due | (carry.end != 0)
         nothing = lambda carry: (jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes), carry.best)
         record, best = jax.lax.cond(due, look, nothing, carry)
-        is_over = carry.is_over
-        if stopping is not None and best is not None and is_over is not None:
-            is_over = is_over | (due & stopping.is_over(best))
+        end = carry.end
+        if stopping is not None and best is not None and end is not None:
+            end = jnp.where((end == 0) & due & stopping.is_over(best), STOPPED, end)
         carry = dataclasses.replace(
             carry,
             recorded=jnp.where(due, carry.step, carry.recorded),
             sums=jnp.where(due, 0, carry.sums),
             best=best,
-            is_over=is_over,
+            end=end,
         )
         # an entry that is not due is written over
         values = {name: array.at[i].set(record[name]) for name, array in values.items()}
@@ -181,22 +183,20 @@ def _steps(method: Any, carry: Carry, batches: Batches, count: Any, until: Calla
     plan, count = batches.plan(carry.position, BLOCK), jnp.minimum(count, BLOCK)
 
     def step(loop):
-        i, state, sums, is_over = loop
+        i, state, sums, end = loop
         state, info = method.step(state, batches.batch(plan, i))
         # one addition: XLA spreads the work of a step over threads, at the price of several steps, if it has many parts
         if carry.names:
             sums = sums + jnp.stack([info.records[name].astype(sums.dtype) for name in carry.names])
-        return i + 1, state, sums, is_over if until is None else until(state, info)
+        return i + 1, state, sums, end if until is None else jnp.asarray(until(state, info), jnp.int32)
 
     def runs(loop):
-        return loop[0] < count if until is None else (loop[0] < count) & ~loop[3]
+        return loop[0] < count if until is None else (loop[0] < count) & (loop[3] == 0)
 
-    start = (jnp.zeros((), jnp.int32), carry.state, carry.sums, carry.is_over)
-    taken, state, sums, is_over = jax.lax.while_loop(runs, step, start)
+    start = (jnp.zeros((), jnp.int32), carry.state, carry.sums, carry.end)
+    taken, state, sums, end = jax.lax.while_loop(runs, step, start)
     position = batches.skip(carry.position, taken)
-    return dataclasses.replace(
-        carry, state=state, position=position, step=carry.step + taken, sums=sums, is_over=is_over
-    )
+    return dataclasses.replace(carry, state=state, position=position, step=carry.step + taken, sums=sums, end=end)
 
 
 #: One program for each structure of a method and each shape of its batches.
@@ -257,7 +257,12 @@ class Part:
     step: int
     records: list[dict[str, Any]]
     seconds: float
-    is_over: bool
+    end: int  # 0 while the run goes on
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended by itself."""
+        return self.end != 0
 
 
 def drive(
@@ -275,22 +280,22 @@ def drive(
     within a stretch by its share of the steps. `agree` makes one number of those that several processes have: lengths
     depend on the clock.
     """
-    began, step, stretch, is_over = time.perf_counter(), int(carry.step), FIRST_STRETCH, False
-    while step < goals[-1] and not is_over:
+    began, step, stretch, end = time.perf_counter(), int(carry.step), FIRST_STRETCH, 0
+    while step < goals[-1] and not end:
         place = bisect.bisect_right(goals, step)
         ahead = list(goals[place : place + CAPACITY])
         batches, count = feed.load(carry.position, agree(min(stretch, (ahead[0] if each_record else ahead[-1]) - step)))
         clock = time.perf_counter()
         carry, made = run(carry, batches, _padded(ahead), np.int32(step + count))
-        after, over, made = jax.device_get((carry.step, carry.is_over, made))
-        took, is_over = time.perf_counter() - clock, bool(over)
+        after, why, made = jax.device_get((carry.step, carry.end, made))
+        took, end = time.perf_counter() - clock, 0 if why is None else int(why)
         records = []
         for i in range(int(made.count)):
             record = {"step": int(made.steps[i]), **{name: array[i] for name, array in made.values.items()}}
             share = (record["step"] - step) / max(int(after) - step, 1)
             records.append(record | {"seconds": clock - began + share * took})
         step = int(after)
-        yield Part(carry, step, records, took, is_over)
+        yield Part(carry, step, records, took, end)
         stretch = max(1, min(16 * stretch, int(STRETCH * count / max(took, 1e-6))))
 
 

@@ -355,7 +355,7 @@ def check_batches(feed: Any, batches: Any) -> None:
 
 
 def rows_in_memory(problem: Problem, params: Any, data: Any, batch_size: int | None, unlabeled: Any = None):
-    """The feed of (x, y) or (x, y, weight): shuffled batches, or, with batch_size=None, all rows in every step."""
+    """The feed of (x, y) or (x, y, weight): shuffled batches, or, where a batch would hold them all, all rows."""
     whole = Batch.of(data)
     if whole.pairs is not None:
         raise ValueError("data must be (x, y) or (x, y, weight): train gathers neighbor pairs itself.")
@@ -367,7 +367,7 @@ def rows_in_memory(problem: Problem, params: Any, data: Any, batch_size: int | N
         raise ValueError(
             "unlabeled rows only take part in a manifold penalty: give Problem(..., manifold=Manifold(...))."
         )
-    if batch_size is not None:
+    if batch_size is not None and batch_size < whole.size:
         return Rows(whole, batch_size, table=table, graph=graph)
     if graph is not None and table is not None and unlabeled is not None:
         whole = dataclasses.replace(whole, pairs=graph.pairs(table, jnp.arange(graph.size), start=whole.size))

@@ -11,7 +11,7 @@ from jaxtyping import Array, PyTree
 from .. import checks
 from . import engine
 from .evaluation import Objective, evaluate
-from .feed import rows_in_memory
+from .feed import Whole, rows_in_memory
 from .method import check_method
 from .run import Result, spread_goals, watched_rows
 
@@ -42,8 +42,6 @@ def train_many(
     goals = spread_goals(steps, records)
     shared = not isinstance(method, (list, tuple)) or hasattr(method, "init")  # optax's optimizers are tuples
     method = check_method(method) if shared else _stacked([check_method(one) for one in method], runs)
-    if batch_size is None and callable(getattr(method, "on_all_rows", None)):
-        method = method.on_all_rows()
     problem = method.problem
     if problem.manifold is not None:
         raise ValueError("train_many does not gather the neighbor pairs of a manifold penalty: use scax.train.")
@@ -52,6 +50,8 @@ def train_many(
     own = jax.vmap(jax.random.split)(keys)
     first = init(own[0, 0])
     feed = rows_in_memory(problem, first, data, batch_size)
+    if isinstance(feed, Whole) and callable(getattr(method, "on_all_rows", None)):
+        method = method.on_all_rows()
     unseen = None if validation is None else problem.ready(first, validation)
     watched = watched_rows(feed.data, batch_size, steps, records)
 

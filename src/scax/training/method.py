@@ -121,12 +121,12 @@ def for_all_rows(method: Any, params: PyTree, state: Any = None) -> tuple[Any, C
     other = method.on_all_rows()
     if state is not None and jax.tree.structure(other.init(params)) != jax.tree.structure(state):
         return method, None
-    return other, is_end
+    return other, end
 
 
-def is_end(state: Any, info: Any) -> Array:
-    """Whether a step found nothing left to gain."""
-    return info.is_end
+def end(state: Any, info: Any) -> Array:
+    """The status of a step that found nothing left to gain; 0 of any other."""
+    return jnp.where(info.is_end, info.status, 0).astype(jnp.int32)
 
 
 def reported_names(method: Any, state: Any, batch: Any) -> tuple[str, ...]:

@@ -12,9 +12,10 @@ from jaxtyping import PyTree
 
 from .. import checks
 from ..batch import Batch, TermBatch
+from ..status import Status
 from . import engine
 from .evaluation import Objective, evaluate, spread_rows, term_losses, term_weights
-from .feed import is_feed, rows_in_memory
+from .feed import Whole, is_feed, rows_in_memory
 from .finish import finish as sparse_end
 from .method import check_method, for_all_rows, solves_prox
 from .term_feed import TermFeed, term_feed
@@ -29,8 +30,9 @@ MOST_ROWS = 65_536
 class Result:
     """`params` is what to deploy; `history` maps names to arrays, one entry per record; `state` can be trained on.
 
-    `steps` were taken; `status` says why no more: "steps" (all that were asked for), "callback" (it returned True), or
-    "converged" (all rows in every step, and nothing left to gain).
+    `steps` were taken; `status` says why no more: "steps" (all that were asked for), "callback" (it returned True), or,
+    with all rows in every step, "converged" (the gradient is zero for what the precision can tell) or
+    "precision_reached" (steps no longer lower the objective by what rounding shows: float64 may go on).
     """
 
     params: PyTree
@@ -57,8 +59,9 @@ def train(
 ) -> Result:
     """Train `params` with a method (`SCA`, `baseline`, or one of your own) on data (x, y) or (x, y, weight), or a feed.
 
-    Batches go through the rows epoch by epoch, in an order drawn from `key`; batch_size=None takes all rows in every
-    step, which makes SCA's steps Levenberg–Marquardt's and ends the run where nothing is left to gain. At about
+    Batches go through the rows epoch by epoch, in an order drawn from `key`; batch_size=None, or as many
+    as there are, takes all rows in every step, which makes SCA's steps Levenberg–Marquardt's and ends the run where
+    nothing is left to gain. At about
     `records` evenly spaced steps the history gets the step, seconds, averages of what the steps since the last record
     reported (the batch loss, whether SCA's steps were accepted, …), the objective U on training rows and, given
     `validation`, the average loss there, both for the solution that would be deployed then. U is measured on no more
@@ -98,13 +101,13 @@ def train(
         raise TypeError(f"key must be one random key, such as jax.random.key(0), got {key!r}.")
 
     until = None
-    if feed.is_whole if isinstance(feed, TermFeed) else batch_size is None and not is_feed(data):
+    if isinstance(feed, Whole) or (isinstance(feed, TermFeed) and feed.is_whole):
         method, until = for_all_rows(method, params, state)
     carry = engine.start(method, params, feed, key, state=state, until=until)
     history: dict[str, list[float]] = {}
     run, done, status, stuck = engine.run(method, Objective(watched, unseen), until=until), 0, "steps", False
     for part in engine.drive(run, carry, feed, goals, each_record=callback is not None):
-        carry, done, status = part.carry, part.step, "converged" if part.is_over else "steps"
+        carry, done, status = part.carry, part.step, Status(part.end).name.lower() if part.end else "steps"
         for record in part.records:
             record = {name: value if name == "step" else float(value) for name, value in record.items()}
             for name, value in record.items():
@@ -123,7 +126,7 @@ def train(
                 history[name][-1] = float(value)
     if solves_prox(method) and finish != 0:
         solution = sparse_end(problem, solution, whole, steps=finish)
-    if stuck and status != "converged":
+    if stuck and status in ("steps", "callback"):
         warnings.warn(
             "not one step between two records was taken: see info.status of a step for the reason and its remedy. "
             "Standardize x and y, raise damping=, or compute in float64 (jax.config.update('jax_enable_x64', True)).",

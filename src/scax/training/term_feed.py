@@ -104,7 +104,8 @@ def term_feed(problem: Problem, params: Any, data: Any, batch_size: Any) -> Term
     parts: list[Any] = []
     for name, rows in zip(problem.names, whole.parts, strict=True):
         size = batch_size.get(name) if isinstance(batch_size, Mapping) else batch_size
-        parts.append(Sampler(draws[name]) if name in draws else Whole(rows) if size is None else Rows(rows, size))
+        table = Whole(rows) if size is None or size >= rows.size else Rows(rows, size)
+        parts.append(Sampler(draws[name]) if name in draws else table)
     return TermFeed(tuple(parts), problem.names)
 
 
