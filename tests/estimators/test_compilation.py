@@ -13,8 +13,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 @pytest.fixture
 def programs():
     """How many programs the training loop has been compiled to since the test began."""
-    engine.compiled.clear_cache()
-    return lambda: engine.compiled._cache_size()
+    engine.compiled_many.clear_cache()
+    return lambda: engine.compiled_many._cache_size()
 
 
 def data(n, d, seed=0):

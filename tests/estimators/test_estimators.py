@@ -198,10 +198,10 @@ def test_sparse_penalties_leave_exact_zeros(penalty):
 
 
 def test_early_stopping_keeps_the_best(diabetes):
-    model = SCARegressor(8, alpha=0.0, early_stopping=True, random_state=0).fit(*diabetes)
+    model = SCARegressor(8, alpha=0.0, early_stopping=True, n_members=1, random_state=0).fit(*diabetes)
     curve = model.validation_loss_curve_
     assert model.best_validation_loss_ == min(curve) < curve[-1]
-    assert len(curve) == len(model.loss_curve_) == model.n_iter_ < model.max_iter
+    assert len(curve) == len(model.loss_curve_) == model.n_iter_ < model.recipe_.epochs
     assert model.score(*diabetes) > 0.4
 
 
@@ -326,3 +326,26 @@ def test_the_automatic_batch_with_many_classes():
     """It falls to its least, not to nothing, where there are more classes than the system has rows."""
     assert SCAClassifier()._batch_size(5000, 150) == 16
     assert SCAClassifier()._batch_size(5000, 1) > 16
+
+
+def test_members_are_averaged_and_one_network_stands_for_them():
+    random = np.random.RandomState(0)
+    x = random.normal(size=(1100, 4))
+    y = np.sin(x[:, 0]) + x[:, 1] * x[:, 2]
+    fit = lambda members: SCARegressor((6, 5), alpha=1e-4, max_iter=2, n_members=members, random_state=0).fit(x, y)
+    model = fit(3)
+    assert [w.shape for w in model.coefs_] == [(4, 18), (18, 15), (15, 1)]
+    each = []
+    for weights, biases in model._members:
+        model.coefs_, model.intercepts_ = weights, biases
+        each.append(model.predict(x))
+    assert not np.allclose(each[0], each[1])
+    np.testing.assert_allclose(fit(3).predict(x), np.mean(each, axis=0))
+    assert fit(1).coefs_[0].shape == (4, 6)
+    assert str(fit(1).recipe_).startswith("1 network of 6/5, up to 2 epochs, the best epoch by 20%")
+
+
+def test_a_fit_that_is_no_better_than_the_mean_says_so():
+    random = np.random.RandomState(0)
+    with pytest.warns(UserWarning, match="no better"):
+        SCARegressor(8, alpha=0.0, max_iter=1).fit(random.normal(size=(1000, 30)), random.normal(size=1000))

@@ -1,5 +1,6 @@
 """What the regressor and the classifier share: parameters, training, warm starts, sparsity."""
 
+import dataclasses
 import warnings
 from typing import Any
 
@@ -24,10 +25,13 @@ from ..training import engine
 from ..training.evaluation import Objective
 from ..training.feed import EqualBatches, padded
 from ..training.finish import finish
+from ..training.many import stack, start_members
+from ..training.recipe import Recipe
 from ..training.stopping import Stopping
 from ..training.strength import chosen
 from . import parameters, saved_state, strength
-from .network import TRAINABLE, Network, from_params, glorot, padded_features, to_params
+from .network import TRAINABLE, Network, from_params, glorot, joined, padded_features, to_params
+from .parameters import is_auto
 from .rows import merge
 from .scaling import Scaling
 from .sparsity import Sparsity
@@ -49,7 +53,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
 
     def __init__(
         self,
-        hidden_layer_sizes=(32,),
+        hidden_layer_sizes="auto",
         activation="tanh",
         *,
         penalty="l2",
@@ -57,11 +61,12 @@ class SCAEstimator(Sparsity, BaseEstimator):
         l1_ratio=0.5,
         damping="auto",
         batch_size="auto",
-        max_iter=100,
-        tol=1e-3,
-        n_iter_no_change=3,
-        early_stopping=False,
-        validation_fraction=0.1,
+        max_iter="auto",
+        tol="auto",
+        n_iter_no_change="auto",
+        early_stopping="auto",
+        validation_fraction="auto",
+        n_members="auto",
         standardize=True,
         warm_start=False,
         random_state=None,
@@ -80,6 +85,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
         self.n_iter_no_change = n_iter_no_change
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
+        self.n_members = n_members
         self.standardize = standardize
         self.warm_start = warm_start
         self.random_state = random_state
@@ -136,37 +142,73 @@ class SCAEstimator(Sparsity, BaseEstimator):
         X, y = self._validate(X, y, first=not again)
         x, targets, weight, y = self._prepare(X, y, sample_weight, first=not again)
         random = check_random_state(self.random_state)
+        self.recipe_ = self._recipe(len(x), targets.shape[1])
         if not again:
             self._initialize(targets, weight, random)
         held = None
-        if self.early_stopping:
-            rows = self._held_out(y, self.validation_fraction, random)
+        if self.recipe_.holds_out:
+            rows = self._held_out(y, self.recipe_.fraction, random)
             held = (x[rows], targets[rows], weight[rows])
             x, targets, weight, y = x[~rows], targets[~rows], weight[~rows], y[~rows]
         self.loss_curve_ = []
-        self.validation_loss_curve_ = [] if self.early_stopping else None
+        self.validation_loss_curve_ = None if held is None else []
         self._saved_state = None
-        self.alpha_ = self._strength(x, targets, weight, y, random, again)
-        self._train(x, targets, weight, held, self.max_iter, random)
-        if not self._converged:
+        if self.verbose:
+            print(self.recipe_)  # noqa: T201
+        self.alpha_ = self._strength(x, targets, weight, y, held, random, again)
+        self._train(x, targets, weight, held, self.recipe_.epochs, random)
+        if not self._converged and held is None:
             warnings.warn(
-                f"the loss was still falling after max_iter={self.max_iter} epochs: raise max_iter, or tol.",
+                f"the loss was still falling after max_iter={self.recipe_.epochs} epochs: raise max_iter, or tol.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        if held is not None and self.best_validation_loss_ >= self._loss_of_nothing(held):
+            warnings.warn(
+                "the fit is no better on rows held out than predicting the same for all: X may not tell y.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         return self
 
+    def _recipe(self, rows: int, outputs: int) -> Recipe:
+        """The recipe for a table of this size, with what was given instead."""
+        smooth = self.penalty == "l2"
+        recipe = Recipe.of(rows, smooth, self._batch_size(rows, outputs))
+        given: dict[str, Any] = {
+            "hidden": self.hidden_layer_sizes,
+            "epochs": self.max_iter,
+            "tol": self.tol,
+            "patience": self.n_iter_no_change,
+            "holds_out": self.early_stopping,
+            "fraction": self.validation_fraction,
+            "members": self.n_members,
+        }
+        given = {name: value for name, value in given.items() if not is_auto(value)}
+        if "hidden" in given:
+            given["hidden"] = parameters.hidden_widths(given["hidden"])
+        return dataclasses.replace(recipe, **given)
+
+    def _loss_of_nothing(self, rows: tuple) -> float:
+        """The average loss of the outputs before anything is learned."""
+        _, targets, weight = rows
+        with jax.enable_x64(True):
+            z = np.broadcast_to(self._output_offset, targets.shape)
+            return float(weight @ np.asarray(self._loss().value(z, targets)) / weight.sum())
+
     def _partial_fit(self, X, y, sample_weight):
         """One epoch over these rows, going on from where the last one ended."""
         refuse_fork()
         parameters.check(self)
-        if self.early_stopping:
+        if self.early_stopping is True:
             raise ValueError("partial_fit sees one part of the data at a time: it needs early_stopping=False.")
         first = not hasattr(self, "coefs_")
         X, y = self._validate(X, y, first=first)
         x, targets, weight, _ = self._prepare(X, y, sample_weight, first=first)
         random = self._random if hasattr(self, "_random") else check_random_state(self.random_state)
         if first:
+            single = {"members": 1 if is_auto(self.n_members) else self.n_members, "holds_out": False}
+            self.recipe_ = dataclasses.replace(self._recipe(1, targets.shape[1]), **single)
             self._initialize(targets, weight, random)
         if not hasattr(self, "_random"):
             self._random, self.loss_curve_ = random, getattr(self, "loss_curve_", [])
@@ -187,51 +229,76 @@ class SCAEstimator(Sparsity, BaseEstimator):
         return self._input_scaling.apply(X), targets, weight, y
 
     def _initialize(self, targets: np.ndarray, weight: np.ndarray, random: np.random.RandomState) -> None:
-        self.coefs_, self.intercepts_ = self._drawn(targets, random)
+        self._members = [self._drawn(targets, random) for _ in range(self.recipe_.members)]
+        self.coefs_, self.intercepts_ = joined(self._members)
         self._output_offset = self._offset(targets, weight)
         self.n_layers_, self.n_outputs_, self.t_ = len(self.coefs_) + 1, targets.shape[1], 0
 
     def _drawn(self, targets: np.ndarray, random: np.random.RandomState) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """A network to start from."""
-        hidden = parameters.hidden_widths(self.hidden_layer_sizes)
-        return glorot((self.n_features_in_, *hidden, targets.shape[1]), random)
+        return glorot((self.n_features_in_, *self.recipe_.hidden, targets.shape[1]), random)
 
     def _train(self, x, targets, weight, held, max_iter: int, random: np.random.RandomState) -> None:
         """Epochs until the loss stops falling; sets the learned attributes."""
-        with stored_programs(), jax.enable_x64(True):
-            params = to_params(self.coefs_, self.intercepts_, self._output_offset)
-            method = self._method(params, self.alpha_)
-            key = jax.random.key(np.uint32(random.randint(2**32, dtype=np.uint32)))
-            saved = getattr(self, "_saved_state", None)
-            state = None if saved is None else saved_state.restore(saved_state.initial(method, params), saved)
+        early = held is not None
+        with stored_programs(), jax.enable_x64(not self._is_single()):
+            params = self._params()
             feed = self._feed(x, targets, weight, self._batch_size(len(x), targets.shape[1]))
-            early = held is not None
             # without held-out rows any others stand in for them, in the shape the search has compiled for
             like = padded(round(strength.FRACTION * min(len(x), strength.MOST_ROWS)))
             rest = self._feed(*held) if early else self._feed(x[:1], targets[:1], weight[:1], size=like)
-            stopping = Stopping(float(self.tol), int(self.n_iter_no_change), early)
-            run = engine.run(method, Objective(feed.data, rest.data), stopping)
-            carry = engine.start(method, params, feed, key, state=state, stopping=stopping)
-            done, self._converged = 0, False
-            for part in engine.drive(run, carry, feed, feed.epochs(max_iter)):
+            stopping = self._stopping(self.recipe_.tol, self.recipe_.patience, early)
+            done, carry, self._converged = 0, None, False
+            seed = np.uint32(random.randint(2**32, dtype=np.uint32))
+            saved = getattr(self, "_saved_state", None)
+            strengths = np.full(len(self._members), self.alpha_)
+            for part in self._epochs(params, strengths, feed, rest, stopping, feed.epochs(max_iter), seed, saved):
                 carry, self._converged = part.carry, part.is_over
                 self._record(part.records, done)
                 done += len(part.records)
-            self._saved_state = saved_state.save(carry.state)
+            assert carry is not None
             assert carry.best is not None
+            self._saved_state = saved_state.save(carry.state)
             # exact zeros, where the penalty makes them
-            solution = finish(method.problem, carry.best.params, feed.data)
-            self.coefs_, self.intercepts_ = from_params(solution, self.n_features_in_)
+            problem = self._method(params[0], self.alpha_).problem
+            best = jax.device_get(carry.best)
+            networks = [jax.tree.map(lambda leaf, i=i: leaf[i], best.params) for i in range(len(params))]
+            self._members = [from_params(finish(problem, p, feed.data), self.n_features_in_) for p in networks]
+        self.coefs_, self.intercepts_ = joined(self._members)
         self.n_iter_ = done
         self.t_ += done * len(x)
         self.loss_ = self.loss_curve_[-1]
         if early:
-            self.best_validation_loss_ = float(carry.best.value)
+            self.best_validation_loss_ = float(np.mean(best.value))
+
+    def _params(self) -> list[dict]:
+        return [to_params(*member, self._output_offset, self._dtype()) for member in self._members]
+
+    def _is_single(self) -> bool:
+        return self.recipe_.is_single
+
+    def _dtype(self) -> type:
+        return np.float32 if self._is_single() else np.float64
+
+    def _stopping(self, tol: float, patience: int, by_validation: bool) -> Stopping:
+        return Stopping(float(tol), int(patience), by_validation, engine.RUNS)
+
+    def _epochs(self, params: list[dict], strengths, feed, held, stopping: Stopping, goals, seed, saved=None):
+        """Networks with their own strengths trained side by side, in one program for any strengths."""
+        methods = stack([self._method(start, value) for start, value in zip(params, strengths, strict=True)])
+        starts = stack(params)
+        keys = jax.random.split(jax.random.key(seed), len(params))
+        state = None
+        if saved is not None:
+            state = saved_state.restore(saved_state.initial(methods, starts), saved)
+        carry = start_members(methods, starts, feed, keys, stopping, state)
+        run = engine.run_many(methods, False, Objective(feed.data, held.data), stopping)
+        return engine.drive(run, carry, feed, goals)
 
     def _record(self, records: list[dict[str, Any]], done: int) -> None:
         validation = getattr(self, "validation_loss_curve_", None)
         for i, record in enumerate(records):
-            loss, value = float(record["objective"]), float(record["validation_loss"])
+            loss, value = float(np.mean(record["objective"])), float(np.mean(record["validation_loss"]))
             self.loss_curve_.append(loss)
             if validation is not None:
                 validation.append(value)
@@ -239,42 +306,50 @@ class SCAEstimator(Sparsity, BaseEstimator):
                 extra = "" if validation is None else f", validation loss = {value:.8f}"
                 print(f"Iteration {done + i + 1}, loss = {loss:.8f}{extra}")  # noqa: T201
 
-    def _strength(self, x, targets, weight, y, random: np.random.RandomState, again: bool) -> float:
-        """alpha, or the strength found for "auto": short trainings from one start, judged on held-out rows."""
+    def _strength(self, x, targets, weight, y, held, random: np.random.RandomState, again: bool) -> float:
+        """alpha, or the strength found for "auto": trainings from one start, judged on held-out rows."""
         self.path_ = None
-        if not isinstance(self.alpha, str):
+        if not is_auto(self.alpha):
             return float(self.alpha)
         n = min(len(x), strength.MOST_ROWS)
         if n < 4:
-            return float(strength.STRENGTHS[-1])
+            return PARTIAL_STRENGTH
         if self.penalty != "l2":
             return self._sparse_strength(x, targets, weight, y, random, again)
-        sizes = padded(n), padded(round(strength.FRACTION * n))
+        early = held is not None
         batch_size = self._batch_size(n, targets.shape[1])
-        count = strength.passes(n, batch_size)
+        count = self.recipe_.epochs if early else strength.passes(n, batch_size)
         seed = np.uint32(random.randint(2**32, dtype=np.uint32))
-        splits = []
-        with stored_programs(), jax.enable_x64(True):
-            key = jax.random.key(seed)
-            params = to_params(self.coefs_, self.intercepts_, self._output_offset)
-            for _ in range(strength.repeats(n)):
-                chosen = np.sort(random.permutation(len(x))[:n])
-                held = self._held_out(y[chosen], strength.FRACTION, random)
-                parts = zip((chosen[~held], chosen[held]), sizes, strict=True)
+        with stored_programs(), jax.enable_x64(not self._is_single()):
+            start = self._params()[0]
+            patience = self.recipe_.patience if early else count
+            stopping = self._stopping(self.recipe_.tol if early else 0.0, patience, early)
+            if early:
+                rows = slice(None) if n == len(x) else np.sort(random.permutation(len(x))[:n])
+                splits = [(self._feed(x[rows], targets[rows], weight[rows], batch_size), self._feed(*held))]
+            else:
+                sizes = padded(n), padded(round(strength.FRACTION * n))
                 some = lambda rows, size: self._feed(x[rows], targets[rows], weight[rows], batch_size, size)
-                splits.append([some(rows, size) for rows, size in parts])
+                splits = []
+                for _ in range(strength.repeats(n)):
+                    chosen = np.sort(random.permutation(len(x))[:n])
+                    apart = self._held_out(y[chosen], strength.FRACTION, random)
+                    parts = zip((chosen[~apart], chosen[apart]), sizes, strict=True)
+                    splits.append(tuple(some(rows, size) for rows, size in parts))
 
-            def trial(value: float) -> float:
-                method, total = self._method(params, value), 0.0
-                stopping = Stopping(0.0, count, False)
-                for feed, held in splits:
-                    run = engine.run(method, Objective(feed.data, held.data), stopping)
-                    carry = engine.start(method, params, feed, key, stopping=stopping)
-                    for part in engine.drive(run, carry, feed, feed.epochs(count)[-1:]):
-                        total += sum(float(record["validation_loss"]) for record in part.records)
+            def trial(strengths: np.ndarray) -> np.ndarray:
+                total = np.zeros(len(strengths))
+                for feed, rest in splits:
+                    goals = feed.epochs(count) if early else feed.epochs(count)[-1:]
+                    starts = [start] * len(strengths)
+                    last = [*self._epochs(starts, strengths, feed, rest, stopping, goals, seed)][-1]
+                    total += np.asarray(last.carry.best.value if early else last.records[-1]["validation_loss"])
+                if self.verbose:
+                    losses = ", ".join(f"{a:.0e}: {v:.5g}" for a, v in zip(strengths, total / len(splits), strict=True))
+                    print(f"loss held out by alpha: {losses}")  # noqa: T201
                 return total
 
-            return strength.climb(trial)
+            return strength.search(trial)
 
     def _sparse_strength(self, x, targets, weight, y, random: np.random.RandomState, again: bool) -> float:
         """The strongest on a path of strengths that rows held out cannot tell from the best; sets `path_`.
@@ -285,7 +360,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
         rows = np.sort(random.permutation(len(x))[: strength.MOST_PATH_ROWS])
         held = self._held_out(y[rows], strength.FRACTION, random)
         with stored_programs(), jax.enable_x64(True):
-            start = self._drawn(targets, random) if again else (self.coefs_, self.intercepts_)
+            start = self._drawn(targets, random) if again else self._members[0]
             params = to_params(*start, self._output_offset)
             method = self._method(params, 1.0)
             wide = np.pad(x, ((0, 0), (0, padded_features(x.shape[1]) - x.shape[1])))
@@ -312,7 +387,8 @@ class SCAEstimator(Sparsity, BaseEstimator):
             "features": np.array([on[0] for on in units]),
         }
         if not again:
-            self.coefs_, self.intercepts_ = from_params(found.solution, self.n_features_in_)
+            self._members = [from_params(found.solution, self.n_features_in_)] * len(self._members)
+            self.coefs_, self.intercepts_ = joined(self._members)
         return found.strength
 
     def _options(self, smooth: bool) -> dict[str, Any]:
@@ -346,7 +422,8 @@ class SCAEstimator(Sparsity, BaseEstimator):
         self, x: np.ndarray, targets: np.ndarray, weight: np.ndarray, batch_size: int = 1, size: int | None = None
     ) -> EqualBatches:
         extra = padded_features(x.shape[1]) - x.shape[1]
-        return EqualBatches.pad(np.pad(x, ((0, 0), (0, extra))), targets, weight, batch_size, size)
+        wide, dtype = np.pad(x, ((0, 0), (0, extra))), self._dtype()
+        return EqualBatches.pad(wide.astype(dtype), targets.astype(dtype), weight.astype(dtype), batch_size, size)
 
     def _batch_size(self, n: int, k: int) -> int:
         """Rows per step; a batch that holds every row is as long as the padded table."""

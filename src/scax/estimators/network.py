@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.linalg import block_diag
 
 from ..models import MLP
 
@@ -33,21 +34,37 @@ def glorot(widths: tuple[int, ...], random: np.random.RandomState) -> tuple[list
     return weights, [np.zeros(b) for _, b in pairs]
 
 
+def joined(networks: list[tuple[list[np.ndarray], list[np.ndarray]]]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """One network whose output is the average of several: their hidden units side by side."""
+    if len(networks) == 1:
+        return networks[0]
+    layers, last = list(zip(*(weights for weights, _ in networks), strict=True)), len(networks[0][0]) - 1
+    biases = [np.concatenate(b) for b in zip(*(biases for _, biases in networks), strict=True)]
+    biases[-1] = np.mean([b[-1] for _, b in networks], axis=0)
+    if last == 0:
+        return [np.asarray(np.mean(np.stack(layers[0]), axis=0))], biases
+    first, end = np.concatenate(layers[0], axis=1), np.concatenate(layers[last]) / len(networks)
+    return [first, *(np.asarray(block_diag(*blocks)) for blocks in layers[1:last]), end], biases
+
+
 def padded_features(d: int) -> int:
     """Inputs are padded with zero columns, whose weights stay zero, so that d and d+1 features share a program."""
     step = 16 if d <= 16 else 32
     return -(-d // step) * step
 
 
-def to_params(weights: list[np.ndarray], biases: list[np.ndarray], offset: np.ndarray) -> dict:
+def to_params(
+    weights: list[np.ndarray], biases: list[np.ndarray], offset: np.ndarray, dtype: type = np.float64
+) -> dict:
     """The pytree that is trained, inputs padded."""
     d = weights[0].shape[0]
     first = np.pad(weights[0], ((0, padded_features(d) - d), (0, 0)))
-    layers = [{"weight": w, "bias": b} for w, b in zip([first, *weights[1:]], biases, strict=True)]
-    return {"layers": layers, "offset": offset}
+    pairs = zip([first, *weights[1:]], biases, strict=True)
+    layers = [{"weight": w.astype(dtype), "bias": b.astype(dtype)} for w, b in pairs]
+    return {"layers": layers, "offset": np.asarray(offset, dtype)}
 
 
 def from_params(params: dict, d: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """(weights, biases) as NumPy arrays, the padding taken off."""
-    weights = [np.array(layer["weight"]) for layer in params["layers"]]
-    return [np.ascontiguousarray(weights[0][:d]), *weights[1:]], [np.array(layer["bias"]) for layer in params["layers"]]
+    weights, biases = ([np.array(layer[name], np.float64) for layer in params["layers"]] for name in ("weight", "bias"))
+    return [np.ascontiguousarray(weights[0][:d]), *weights[1:]], biases

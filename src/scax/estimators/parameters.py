@@ -15,20 +15,26 @@ ALIASES = {"identity": "linear", "logistic": "sigmoid"}
 
 def check(estimator: Any) -> None:
     """Refuse what no fit could use; the sentence names the argument."""
-    hidden_widths(estimator.hidden_layer_sizes)
+    if not is_auto(estimator.hidden_layer_sizes):
+        hidden_widths(estimator.hidden_layer_sizes)
     checks.choice("activation", estimator.activation, [*ACTIVATIONS, *ALIASES])
     checks.choice("penalty", estimator.penalty, PENALTIES)
-    if not _is_auto(estimator.alpha):
+    if not is_auto(estimator.alpha):
         checks.nonnegative("alpha", estimator.alpha)
     checks.fraction("l1_ratio", estimator.l1_ratio)
-    if not _is_auto(estimator.damping):
+    if not is_auto(estimator.damping):
         checks.positive("damping", estimator.damping)
-    if not _is_auto(estimator.batch_size):
+    if not is_auto(estimator.batch_size):
         _whole("batch_size", estimator.batch_size, or_auto=True)
-    _whole("max_iter", estimator.max_iter)
-    _whole("n_iter_no_change", estimator.n_iter_no_change)
-    checks.nonnegative("tol", estimator.tol)
-    checks.number("validation_fraction", estimator.validation_fraction, lambda v: (v > 0) & (v < 1), "between 0 and 1")
+    for name in ("max_iter", "n_iter_no_change", "n_members"):
+        if not is_auto(getattr(estimator, name)):
+            _whole(name, getattr(estimator, name), or_auto=True)
+    if not is_auto(estimator.tol):
+        checks.nonnegative("tol", estimator.tol)
+    if not (is_auto(estimator.early_stopping) or isinstance(estimator.early_stopping, bool | np.bool_)):
+        raise ValueError(f"early_stopping must be True, False or 'auto', got {estimator.early_stopping!r}.")
+    if not is_auto(fraction := estimator.validation_fraction):
+        checks.number("validation_fraction", fraction, lambda v: (v > 0) & (v < 1), "between 0 and 1")
     if estimator.sca_params is not None and not isinstance(estimator.sca_params, dict):
         raise TypeError(
             f"sca_params must be a dict of keyword arguments of scax.SCA, got {type(estimator.sca_params).__name__}."
@@ -43,7 +49,8 @@ def hidden_widths(given: Any) -> tuple[int, ...]:
     return tuple(int(w) for w in widths)
 
 
-def _is_auto(value: Any) -> bool:
+def is_auto(value: Any) -> bool:
+    """Whether the recipe decides."""
     return isinstance(value, str) and value == "auto"
 
 

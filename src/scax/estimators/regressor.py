@@ -20,8 +20,8 @@ class SCARegressor(RegressorMixin, SCAEstimator):
 
     Parameters
     ----------
-    hidden_layer_sizes : int or tuple of int, default=(32,)
-        Width of every hidden layer; ``()`` is a linear model.
+    hidden_layer_sizes : int, tuple of int or "auto", default="auto"
+        Width of every hidden layer: "auto" is (64, 64) from 1,000 rows on, else (32,); ``()`` is a linear model.
     activation : {"tanh", "relu", "gelu", "silu", "elu", "softplus", "logistic", "identity"}, default="tanh"
         Activation of the hidden layers.
     loss : {"squared", "huber", "poisson"}, default="squared"
@@ -34,8 +34,8 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         and features drop out.
     alpha : float or "auto", default="auto"
         Strength of the penalty R in the objective: average loss + R(w), with R = alpha ½‖w‖² for "l2", alpha ‖w‖₁ for
-        "l1". It is not divided by the number of rows. "auto" compares decades from 1e-4 to 1 by short
-        trainings in which a quarter of the rows is held out (at most 512 rows take part), then trains on all rows. For
+        "l1". It is not divided by the number of rows. "auto" compares decades, four at a time, by trainings judged on
+        rows held out: the fit's own where it holds some out, else a quarter of the rows, then trains on all rows. For
         penalties that make zeros it is the strongest on a path of strengths whose loss on a quarter of the rows exceeds
         the least by no more than one standard error, and the fit goes on from there.
     l1_ratio : float, default=0.5
@@ -45,17 +45,21 @@ class SCARegressor(RegressorMixin, SCAEstimator):
     batch_size : int or "auto", default="auto"
         Rows per step. "auto" takes all rows where they are few, and otherwise 64, or as many as keep the linear system
         of a step near 128 equations (one per row and output). An epoch is split into batches of equal size.
-    max_iter : int, default=100
-        Largest number of epochs.
-    tol : float, default=1e-3
-        An epoch counts as an improvement if it lowers the monitored value by more than this: the objective on the
-        training rows or, with early stopping, the loss on the validation rows.
-    n_iter_no_change : int, default=3
-        Training stops after this many epochs in a row without an improvement.
-    early_stopping : bool, default=False
-        Set a part of the rows aside, stop when the loss on them no longer falls, and keep the best weights.
-    validation_fraction : float, default=0.1
-        The part of the rows that early stopping sets aside.
+    max_iter : int or "auto", default="auto"
+        Largest number of epochs: 60, fewer (down to 25) for many rows; 100 for less than 1,000 rows.
+    tol : float or "auto", default="auto"
+        An epoch counts as an improvement if it lowers the monitored value by more than this (0; 1e-3 for less than
+        1,000 rows): the objective on the training rows or, with early stopping, the loss on the validation rows.
+    n_iter_no_change : int or "auto", default="auto"
+        Training stops after this many epochs in a row without an improvement: 10; 3 for less than 1,000 rows.
+    early_stopping : bool or "auto", default="auto"
+        Set a part of the rows aside, stop when the loss on them no longer falls, and keep the best weights. "auto" does
+        so from 1,000 rows on, unless the penalty makes zeros.
+    validation_fraction : float or "auto", default="auto"
+        The part of the rows that early stopping sets aside: 0.2; 0.1 for less than 1,000 rows.
+    n_members : int or "auto", default="auto"
+        Networks trained at once from different starts, their raw outputs averaged: 4, or 1 with a penalty that makes
+        zeros. `coefs_` is one network that stands for all: their units side by side.
     standardize : bool, default=True
         Bring inputs and targets to mean 0 and deviation 1 inside the estimator; predictions are in the original units.
     warm_start : bool, default=False
@@ -81,6 +85,8 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         With early stopping, the average loss on the validation rows after every epoch.
     best_validation_loss_ : float
         With early stopping, the smallest of them.
+    recipe_ : scax.training.recipe.Recipe
+        What "auto" stood for; its text is one line.
     alpha_ : float
         The strength used.
     path_ : dict or None
@@ -119,7 +125,7 @@ class SCARegressor(RegressorMixin, SCAEstimator):
 
     def __init__(
         self,
-        hidden_layer_sizes=(32,),
+        hidden_layer_sizes="auto",
         activation="tanh",
         *,
         loss="squared",
@@ -129,11 +135,12 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         l1_ratio=0.5,
         damping="auto",
         batch_size="auto",
-        max_iter=100,
-        tol=1e-3,
-        n_iter_no_change=3,
-        early_stopping=False,
-        validation_fraction=0.1,
+        max_iter="auto",
+        tol="auto",
+        n_iter_no_change="auto",
+        early_stopping="auto",
+        validation_fraction="auto",
+        n_members="auto",
         standardize=True,
         warm_start=False,
         random_state=None,
@@ -153,6 +160,7 @@ class SCARegressor(RegressorMixin, SCAEstimator):
             n_iter_no_change=n_iter_no_change,
             early_stopping=early_stopping,
             validation_fraction=validation_fraction,
+            n_members=n_members,
             standardize=standardize,
             warm_start=warm_start,
             random_state=random_state,

@@ -9,8 +9,8 @@ from jaxtyping import PyTree
 
 @jax.jit
 def initial(method: Any, params: PyTree) -> Any:
-    """The state before the first step."""
-    return method.init(params)
+    """The states before the first step, one along each leading axis."""
+    return jax.vmap(lambda method, params: method.init(params))(method, params)
 
 
 def save(state: Any) -> dict[str, np.ndarray]:

@@ -1,15 +1,17 @@
 """alpha="auto": how strong the penalty should be, judged on rows that are held out."""
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
-#: Decades of strength, tried from the middle outwards.
-STRENGTHS = 10.0 ** np.arange(-6, 1)
-FIRST = 4
-#: Rows that take part in the search at most, and the fraction of them that is held out. The right strength falls with
-#: the number of rows: one found on some of them would be too strong for all.
-MOST_ROWS, FRACTION = 32_768, 0.25
+#: Strengths that are tried at once: four decades, and the four beyond them while the best is at an end.
+FIRST, LEAST, MOST = -5, -9, 3
+AT_ONCE = 4
+#: Rows that take part in the search at most, and the fraction of them that is held out where the fit holds out none.
+#: The right strength falls with the number of rows: one found on some of them would be too strong for all.
+MOST_ROWS, FRACTION = 65_536, 0.25
 #: Rows that take part in a path of sparse networks at most, and steps for each strength (the first takes four times).
 MOST_PATH_ROWS, PATH_STEPS = 4096, 100
 #: Steps for one trial, if that is neither less than 6 epochs nor more than 24: short trials favor weak penalties.
@@ -26,20 +28,26 @@ def passes(rows: int, batch_size: int) -> int:
     return int(np.clip(STEPS * batch_size // rows, 6, 24))
 
 
-def climb(trial: Callable[[float], float]) -> float:
-    """The strength with the smallest trial(strength): downhill from the middle of the list to a decade better than its
-    neighbors, then to the vertex of the parabola through the three, at most half a decade away."""
-    values: dict[int, float] = {}
+def search(trial: Callable[[np.ndarray], np.ndarray]) -> float:
+    """The strength with the least loss: the best decade, which its neighbors must show to be one, then the vertex of
+    the parabola through the three, at most half a decade away. `trial` gives the losses of four strengths."""
+    losses: dict[int, float] = {}
 
-    def value(i: int) -> float:
-        if i not in values:
-            values[i] = trial(float(STRENGTHS[i])) if 0 <= i < len(STRENGTHS) else np.inf
-        return values[i]
+    def try_from(decade: int) -> None:
+        found = trial(10.0 ** np.arange(decade, decade + AT_ONCE))
+        losses.update({decade + i: float(v) if np.isfinite(v) else np.inf for i, v in enumerate(found)})
 
-    here = FIRST
-    while (there := min(here, here + 1, here - 1, key=value)) != here:
-        here = there
-    left, middle, right = value(here - 1), value(here), value(here + 1)
+    try_from(FIRST)
+    while (best := min(losses, key=lambda decade: (losses[decade], -decade))) in (min(losses), max(losses)):
+        if best in (LEAST, MOST - 1):
+            warnings.warn(
+                f"the search for alpha ended at its edge, 1e{best}: give alpha, and look at what y depends on.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+            return 10.0**best
+        try_from(best - AT_ONCE if best == min(losses) else best + 1)
+    left, middle, right = (losses[best + i] for i in (-1, 0, 1))
     bend = left - 2 * middle + right
     shift = (left - right) / (2 * bend) if np.isfinite(bend) and bend > 0 else 0.0
-    return float(STRENGTHS[here] * 10**shift)
+    return float(10.0 ** (best + shift))

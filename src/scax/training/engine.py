@@ -211,17 +211,33 @@ def run(method: Any, measure: Any = None, stopping: Stopping | None = None, unti
     return lambda *where: compiled(method, *where, measure, stopping, until=until)
 
 
-def run_many(method: Any, shared: bool, measure: Any = None) -> Run:
-    """Runs side by side, one along each leading axis of the carry and, unless it is shared, of the method."""
-    return lambda *where: _compiled_many(method, *where, measure, shared)
+#: The name of the axis along which runs are side by side.
+RUNS = "runs"
+
+
+def run_many(method: Any, shared: bool, measure: Any = None, stopping: Stopping | None = None) -> Run:
+    """Runs side by side, one along each leading axis of the carry and, unless it is shared, of the method.
+
+    With `stopping`, whose `together` is RUNS, each keeps its best solution and all end with the last.
+    """
+    return lambda *where: compiled_many(method, *where, measure, stopping, shared)
 
 
 @jax.jit(static_argnames="shared", donate_argnames="carry")
-def _compiled_many(method: Any, carry: Carry, batches: Batches, goals: Any, stop: Any, measure: Any, shared: bool):
+def compiled_many(
+    method: Any,
+    carry: Carry,
+    batches: Batches,
+    goals: Any,
+    stop: Any,
+    measure: Any,
+    stopping: Stopping | None,
+    shared: bool,
+):
     axes = run_axes(carry)
-    one = lambda method, carry: advance(method, carry, batches, goals, stop, measure)
+    one = lambda method, carry: advance(method, carry, batches, goals, stop, measure, stopping)
     out = (axes, Records(None, None, 1))
-    return jax.vmap(one, in_axes=(None if shared else 0, axes), out_axes=out)(method, carry)
+    return jax.vmap(one, in_axes=(None if shared else 0, axes), out_axes=out, axis_name=RUNS)(method, carry)
 
 
 def run_axes(carry: Carry) -> Carry:
@@ -245,8 +261,10 @@ def own_steps(carry: Carry, runs: int) -> Carry:
 def _counts(carry: Carry, change: Callable[[Any], Any], keep: Callable[[Any], Any]) -> Carry:
     """A carry with its counts of steps changed: its own, and the method's."""
     leaves, structure = jax.tree.flatten(carry)
-    counts = (carry.step, carry.recorded, getattr(carry.state, "count", None))
-    return structure.unflatten([change(a) if any(a is count for count in counts) else keep(a) for a in leaves])
+    counts = (carry.step, carry.recorded, getattr(carry.state, "count", None), carry.is_over)
+    return structure.unflatten(
+        [change(a) if any(a is count for count in counts if count is not None) else keep(a) for a in leaves]
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,7 @@ from .evaluation import Objective, evaluate
 from .feed import Whole, rows_in_memory
 from .method import check_method
 from .run import Result, spread_goals, watched_rows
+from .stopping import Stopping
 
 
 def train_many(
@@ -74,6 +75,22 @@ def train_many(
         last = jax.vmap(lambda m, s: evaluate(m.problem, s, feed.data), in_axes=(each, 0))(method, solution)
         history["objective"][-1] = np.asarray(last)
     return Result(solution, {k: np.asarray(v) for k, v in history.items()}, carry.state, steps, "steps")
+
+
+@jax.jit
+def start_members(method: Any, params: PyTree, feed: Any, keys: Array, stopping: Stopping, state: Any = None):
+    """The carry of several runs, one along each leading axis of method, params, keys and, where given, state."""
+
+    def one(method, params, key, state):
+        state = method.init(params) if state is None else jax.tree.map(jnp.copy, state)
+        return engine.begin(method, state, feed, feed.start(key), stopping)
+
+    return engine.share_steps(jax.vmap(one)(method, params, keys, state))
+
+
+def stack(trees: Sequence[Any]) -> Any:
+    """Pytrees of one structure as one, each leaf with a leading axis."""
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
 
 
 def _runs(keys: Array) -> int:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._struct import Number, struct
+from .._struct import Number, static, struct
 
 
 @struct
@@ -23,12 +23,14 @@ class Stopping:
     """Ends a run after `patience` records without a fall by more than `tol` of the value that is monitored.
 
     That is the validation loss, and the solution with the least is kept; or, with `by_validation` false, the objective,
-    and the last solution is. `by_validation` may be traced: both kinds of run then share one program.
+    and the last solution is. `by_validation` may be traced: both kinds of run then share one program. Runs side by side
+    along the axis named `together` end when the last of them does.
     """
 
     tol: Number
     patience: Number
     by_validation: Any
+    together: str | None = static(default=None)
 
     def start(self, solution: PyTree) -> Best:
         """Before the first record."""
@@ -50,4 +52,7 @@ class Stopping:
         )
 
     def is_over(self, best: Best) -> Bool[Array, ""]:
-        return best.since >= self.patience
+        is_over = best.since >= self.patience
+        if self.together is None:
+            return is_over
+        return jax.lax.pmin(is_over.astype(jnp.int32), self.together).astype(bool)
