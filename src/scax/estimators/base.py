@@ -5,43 +5,34 @@ import warnings
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from .._cache import stored_programs
 from .._compat import refuse_fork
 from ..losses import Loss
-from ..models import MLP
 from ..models.compact import used, weights_used
-from ..problem import Problem
-from ..regularizers import L1, L2, ElasticNet, GroupLasso, LogSum, Regularizer, neuron_groups
-from ..sca import SCA
-from ..solvers import Auto
 from ..storage.network import forward
 from ..training import engine
-from ..training.evaluation import Objective
-from ..training.feed import EqualBatches, padded
+from ..training.feed import padded
 from ..training.finish import finish
-from ..training.many import stack, start_members
 from ..training.recipe import Recipe
 from ..training.stopping import Stopping
 from ..training.strength import chosen
 from . import parameters, saved_state, strength
-from .network import TRAINABLE, Network, from_params, glorot, joined, padded_features, to_params
+from .network import Layers, from_params, glorot, joined
 from .parameters import is_auto
-from .rows import merge
+from .rows import Rows, merge
 from .scaling import Scaling
 from .sparsity import Sparsity
+from .trainer import Trainer
 
 #: Rows of an automatic batch at most; and the linear system of one step, with a row per sample and output, is kept
 #: near this size.
 MOST_IN_BATCH, SYSTEM_SIZE = 64, 128
-#: A step is damped and then mixed with many others: a surrogate solved to 12 digits takes twice the time and ends at
-#: the same network.
-NEWTON_TOLERANCE = 1e-3
 #: The strength alpha="auto" stands for in partial_fit, which has no rows to hold out.
 PARTIAL_STRENGTH = 1e-3
 
@@ -193,8 +184,8 @@ class SCAEstimator(Sparsity, BaseEstimator):
         """The average loss of the outputs before anything is learned."""
         _, targets, weight = rows
         with jax.enable_x64(True):
-            z = np.broadcast_to(self._output_offset, targets.shape)
-            return float(weight @ np.asarray(self._loss().value(z, targets)) / weight.sum())
+            z = jnp.broadcast_to(self._output_offset, targets.shape)
+            return float(weight @ np.asarray(self._loss().value(z, jnp.asarray(targets))) / weight.sum())
 
     def _partial_fit(self, X, y, sample_weight):
         """One epoch over these rows, going on from where the last one ended."""
@@ -234,25 +225,25 @@ class SCAEstimator(Sparsity, BaseEstimator):
         self._output_offset = self._offset(targets, weight)
         self.n_layers_, self.n_outputs_, self.t_ = len(self.coefs_) + 1, targets.shape[1], 0
 
-    def _drawn(self, targets: np.ndarray, random: np.random.RandomState) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def _drawn(self, targets: np.ndarray, random: np.random.RandomState) -> Layers:
         """A network to start from."""
         return glorot((self.n_features_in_, *self.recipe_.hidden, targets.shape[1]), random)
 
     def _train(self, x, targets, weight, held, max_iter: int, random: np.random.RandomState) -> None:
         """Epochs until the loss stops falling; sets the learned attributes."""
-        early = held is not None
-        with stored_programs(), jax.enable_x64(not self._is_single()):
-            params = self._params()
-            feed = self._feed(x, targets, weight, self._batch_size(len(x), targets.shape[1]))
+        early, trainer = held is not None, self._trainer()
+        with trainer.programs():
+            params = [trainer.params(member) for member in self._members]
+            feed = trainer.feed(x, targets, weight, self._batch_size(len(x), targets.shape[1]))
             # without held-out rows any others stand in for them, in the shape the search has compiled for
             like = padded(round(strength.FRACTION * min(len(x), strength.MOST_ROWS)))
-            rest = self._feed(*held) if early else self._feed(x[:1], targets[:1], weight[:1], size=like)
-            stopping = self._stopping(self.recipe_.tol, self.recipe_.patience, early)
+            rest = trainer.feed(*held) if early else trainer.feed(x[:1], targets[:1], weight[:1], size=like)
+            stopping = Stopping(float(self.recipe_.tol), int(self.recipe_.patience), early, engine.RUNS)
             done, carry, self._converged = 0, None, False
             seed = np.uint32(random.randint(2**32, dtype=np.uint32))
             saved = getattr(self, "_saved_state", None)
-            strengths = np.full(len(self._members), self.alpha_)
-            for part in self._epochs(params, strengths, feed, rest, stopping, feed.epochs(max_iter), seed, saved):
+            strengths = np.full(len(params), self.alpha_)
+            for part in trainer.epochs(params, strengths, feed, rest, stopping, feed.epochs(max_iter), seed, saved):
                 carry, self._converged = part.carry, part.is_over
                 self._record(part.records, done)
                 done += len(part.records)
@@ -260,8 +251,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
             assert carry.best is not None
             self._saved_state = saved_state.save(carry.state)
             # exact zeros, where the penalty makes them
-            problem = self._method(params[0], self.alpha_).problem
-            best = jax.device_get(carry.best)
+            problem, best = trainer.problem(params[0], self.alpha_), jax.device_get(carry.best)
             networks = [jax.tree.map(lambda leaf, i=i: leaf[i], best.params) for i in range(len(params))]
             self._members = [from_params(finish(problem, p, feed.data), self.n_features_in_) for p in networks]
         self.coefs_, self.intercepts_ = joined(self._members)
@@ -270,30 +260,6 @@ class SCAEstimator(Sparsity, BaseEstimator):
         self.loss_ = self.loss_curve_[-1]
         if early:
             self.best_validation_loss_ = float(np.mean(best.value))
-
-    def _params(self) -> list[dict]:
-        return [to_params(*member, self._output_offset, self._dtype()) for member in self._members]
-
-    def _is_single(self) -> bool:
-        return self.recipe_.is_single
-
-    def _dtype(self) -> type:
-        return np.float32 if self._is_single() else np.float64
-
-    def _stopping(self, tol: float, patience: int, by_validation: bool) -> Stopping:
-        return Stopping(float(tol), int(patience), by_validation, engine.RUNS)
-
-    def _epochs(self, params: list[dict], strengths, feed, held, stopping: Stopping, goals, seed, saved=None):
-        """Networks with their own strengths trained side by side, in one program for any strengths."""
-        methods = stack([self._method(start, value) for start, value in zip(params, strengths, strict=True)])
-        starts = stack(params)
-        keys = jax.random.split(jax.random.key(seed), len(params))
-        state = None
-        if saved is not None:
-            state = saved_state.restore(saved_state.initial(methods, starts), saved)
-        carry = start_members(methods, starts, feed, keys, stopping, state)
-        run = engine.run_many(methods, False, Objective(feed.data, held.data), stopping)
-        return engine.drive(run, carry, feed, goals)
 
     def _record(self, records: list[dict[str, Any]], done: int) -> None:
         validation = getattr(self, "validation_loss_curve_", None)
@@ -316,39 +282,26 @@ class SCAEstimator(Sparsity, BaseEstimator):
             return PARTIAL_STRENGTH
         if self.penalty != "l2":
             return self._sparse_strength(x, targets, weight, y, random, again)
-        early = held is not None
+        data, early = Rows(x, targets, weight), held is not None
         batch_size = self._batch_size(n, targets.shape[1])
-        count = self.recipe_.epochs if early else strength.passes(n, batch_size)
-        seed = np.uint32(random.randint(2**32, dtype=np.uint32))
-        with stored_programs(), jax.enable_x64(not self._is_single()):
-            start = self._params()[0]
-            patience = self.recipe_.patience if early else count
-            stopping = self._stopping(self.recipe_.tol if early else 0.0, patience, early)
+        trainer, seed = self._trainer(), np.uint32(random.randint(2**32, dtype=np.uint32))
+        with trainer.programs():
             if early:
-                rows = slice(None) if n == len(x) else np.sort(random.permutation(len(x))[:n])
-                splits = [(self._feed(x[rows], targets[rows], weight[rows], batch_size), self._feed(*held))]
+                some = slice(None) if n == len(x) else np.sort(random.permutation(len(x))[:n])
+                splits = [(trainer.feed(*data.take(some), batch_size), trainer.feed(*held))]
+                stopping = Stopping(float(self.recipe_.tol), int(self.recipe_.patience), True, engine.RUNS)
+                count = self.recipe_.epochs
             else:
-                sizes = padded(n), padded(round(strength.FRACTION * n))
-                some = lambda rows, size: self._feed(x[rows], targets[rows], weight[rows], batch_size, size)
                 splits = []
                 for _ in range(strength.repeats(n)):
-                    chosen = np.sort(random.permutation(len(x))[:n])
-                    apart = self._held_out(y[chosen], strength.FRACTION, random)
-                    parts = zip((chosen[~apart], chosen[apart]), sizes, strict=True)
-                    splits.append(tuple(some(rows, size) for rows, size in parts))
-
-            def trial(strengths: np.ndarray) -> np.ndarray:
-                total = np.zeros(len(strengths))
-                for feed, rest in splits:
-                    goals = feed.epochs(count) if early else feed.epochs(count)[-1:]
-                    starts = [start] * len(strengths)
-                    last = [*self._epochs(starts, strengths, feed, rest, stopping, goals, seed)][-1]
-                    total += np.asarray(last.carry.best.value if early else last.records[-1]["validation_loss"])
-                if self.verbose:
-                    losses = ", ".join(f"{a:.0e}: {v:.5g}" for a, v in zip(strengths, total / len(splits), strict=True))
-                    print(f"loss held out by alpha: {losses}")  # noqa: T201
-                return total
-
+                    some = np.sort(random.permutation(len(x))[:n])
+                    apart = self._held_out(y[some], strength.FRACTION, random)
+                    parts = ((some[~apart], n), (some[apart], round(strength.FRACTION * n)))
+                    splits.append([trainer.feed(*data.take(at), batch_size, padded(size)) for at, size in parts])
+                count = strength.passes(n, batch_size)
+                stopping = Stopping(0.0, count, False, engine.RUNS)
+            start = trainer.params(self._members[0])
+            trial = strength.trials(trainer, start, splits, stopping, count, seed, self.verbose)
             return strength.search(trial)
 
     def _sparse_strength(self, x, targets, weight, y, random: np.random.RandomState, again: bool) -> float:
@@ -359,21 +312,19 @@ class SCAEstimator(Sparsity, BaseEstimator):
         """
         rows = np.sort(random.permutation(len(x))[: strength.MOST_PATH_ROWS])
         held = self._held_out(y[rows], strength.FRACTION, random)
-        with stored_programs(), jax.enable_x64(True):
+        trainer = self._trainer()
+        with trainer.programs():
             start = self._drawn(targets, random) if again else self._members[0]
-            params = to_params(*start, self._output_offset)
-            method = self._method(params, 1.0)
-            wide = np.pad(x, ((0, 0), (0, padded_features(x.shape[1]) - x.shape[1])))
-            part = lambda places: (wide[places], targets[places], weight[places])
+            params, data = trainer.params(start), Rows(trainer.wide(x), targets, weight)
             found = chosen(
-                method.problem,
+                trainer.problem(params, 1.0),
                 params,
-                part(rows[~held]),
-                part(rows[held]),
+                data.take(rows[~held]),
+                data.take(rows[held]),
                 steps=strength.PATH_STEPS,
                 batch_size=min(self._batch_size(len(x), targets.shape[1]), int(np.sum(~held))),
                 key=jax.random.key(np.uint32(random.randint(2**32, dtype=np.uint32))),
-                options=self._options(smooth=False),
+                options=trainer.sca_options,
             )
         networks = [from_params(p, self.n_features_in_)[0] for p in found.params]
         units = [used(weights) for weights in networks]
@@ -390,40 +341,6 @@ class SCAEstimator(Sparsity, BaseEstimator):
             self._members = [from_params(found.solution, self.n_features_in_)] * len(self._members)
             self.coefs_, self.intercepts_ = joined(self._members)
         return found.strength
-
-    def _options(self, smooth: bool) -> dict[str, Any]:
-        """Of the method."""
-        # A memory of curvature helps small batches on long runs; here it would take most of the time of a fit.
-        options: dict[str, Any] = {"metric": None} | (self.sca_params or {})
-        if smooth:
-            options.setdefault("solver", Auto(tolerance=NEWTON_TOLERANCE))
-        if not isinstance(self.damping, str):
-            options["damping"] = float(self.damping)
-        return options
-
-    def _method(self, params: dict, alpha: float) -> SCA:
-        widths = (params["layers"][0]["weight"].shape[0], *(len(layer["bias"]) for layer in params["layers"]))
-        network = Network(MLP(widths, self._activation()))
-        problem = Problem(network, self._loss(), self._regularizer(params, alpha), trainable=TRAINABLE)
-        return SCA(problem, **self._options(problem.regularizer.is_smooth))
-
-    def _regularizer(self, params: dict, alpha: float) -> Regularizer:
-        if self.penalty == "l2":
-            return L2(alpha)
-        if self.penalty == "l1":
-            return L1(alpha)
-        if self.penalty == "elasticnet":
-            return ElasticNet(alpha, float(self.l1_ratio))
-        if self.penalty == "log":
-            return LogSum(alpha)
-        return GroupLasso(alpha, neuron_groups(params, trainable=TRAINABLE))
-
-    def _feed(
-        self, x: np.ndarray, targets: np.ndarray, weight: np.ndarray, batch_size: int = 1, size: int | None = None
-    ) -> EqualBatches:
-        extra = padded_features(x.shape[1]) - x.shape[1]
-        wide, dtype = np.pad(x, ((0, 0), (0, extra))), self._dtype()
-        return EqualBatches.pad(wide.astype(dtype), targets.astype(dtype), weight.astype(dtype), batch_size, size)
 
     def _batch_size(self, n: int, k: int) -> int:
         """Rows per step; a batch that holds every row is as long as the padded table."""
@@ -450,6 +367,18 @@ class SCAEstimator(Sparsity, BaseEstimator):
 
     def _activation(self) -> str:
         return parameters.ALIASES.get(self.activation, self.activation)
+
+    def _trainer(self) -> Trainer:
+        options = {} if is_auto(self.damping) else {"damping": float(self.damping)}
+        return Trainer(
+            self._loss(),
+            self._activation(),
+            self.penalty,
+            float(self.l1_ratio),
+            self._output_offset,
+            self.recipe_.is_single,
+            (self.sca_params or {}) | options,
+        )
 
     # predicting
 

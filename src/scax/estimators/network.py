@@ -9,6 +9,9 @@ from scipy.linalg import block_diag
 
 from ..models import MLP
 
+#: (weights [inputs, outputs] of every layer, biases)
+Layers = tuple[list[np.ndarray], list[np.ndarray]]
+
 
 @dataclasses.dataclass(frozen=True)
 class Network:
@@ -27,14 +30,14 @@ class Network:
 TRAINABLE = {"layers": True, "offset": False}
 
 
-def glorot(widths: tuple[int, ...], random: np.random.RandomState) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def glorot(widths: tuple[int, ...], random: np.random.RandomState) -> Layers:
     """(weights, biases): uniform in ±√(6/(inputs + outputs)), and zero, as of MLP."""
     pairs = list(itertools.pairwise(widths))
     weights = [random.uniform(-1, 1, (a, b)) * np.sqrt(6 / (a + b)) for a, b in pairs]
     return weights, [np.zeros(b) for _, b in pairs]
 
 
-def joined(networks: list[tuple[list[np.ndarray], list[np.ndarray]]]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def joined(networks: list[Layers]) -> Layers:
     """One network whose output is the average of several: their hidden units side by side."""
     if len(networks) == 1:
         return networks[0]
@@ -64,7 +67,7 @@ def to_params(
     return {"layers": layers, "offset": np.asarray(offset, dtype)}
 
 
-def from_params(params: dict, d: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def from_params(params: dict, d: int) -> Layers:
     """(weights, biases) as NumPy arrays, the padding taken off."""
     weights, biases = ([np.array(layer[name], np.float64) for layer in params["layers"]] for name in ("weight", "bias"))
     return [np.ascontiguousarray(weights[0][:d]), *weights[1:]], biases

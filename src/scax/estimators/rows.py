@@ -1,6 +1,19 @@
 """Rows in an order of their own, each once: then a weight of 2 and a row given twice are the same data, to the bit."""
 
+from typing import Any, NamedTuple
+
 import numpy as np
+
+
+class Rows(NamedTuple):
+    """Inputs [n, d], targets [n, k] and weights [n] of rows."""
+
+    x: np.ndarray
+    targets: np.ndarray
+    weight: np.ndarray
+
+    def take(self, places: Any) -> "Rows":
+        return Rows(*(part[places] for part in self))
 
 
 def merge(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,10 +1,14 @@
 """alpha="auto": how strong the penalty should be, judged on rows that are held out."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+
+from ..training.feed import EqualBatches
+from ..training.stopping import Stopping
+from .trainer import Trainer
 
 #: Strengths that are tried at once: four decades, and the four beyond them while the best is at an end.
 FIRST, LEAST, MOST = -5, -9, 3
@@ -26,6 +30,37 @@ def repeats(rows: int) -> int:
 def passes(rows: int, batch_size: int) -> int:
     """Epochs for one trial."""
     return int(np.clip(STEPS * batch_size // rows, 6, 24))
+
+
+def trials(
+    trainer: Trainer,
+    start: dict,
+    splits: Sequence[Sequence[EqualBatches]],
+    stopping: Stopping,
+    epochs: int,
+    seed: np.uint32,
+    verbose: bool = False,
+) -> Callable[[np.ndarray], np.ndarray]:
+    """A function of strengths: the loss on rows held out, of networks trained side by side from one start, averaged
+    over the splits (rows to train on, rows held out). That of the best epoch if `stopping` keeps it, else of the last."""
+
+    def trial(strengths: np.ndarray) -> np.ndarray:
+        total = np.zeros(len(strengths))
+        for feed, held in splits:
+            goals = feed.epochs(epochs) if stopping.by_validation else feed.epochs(epochs)[-1:]
+            starts = [start] * len(strengths)
+            *_, last = trainer.epochs(starts, strengths, feed, held, stopping, goals, seed)
+            if stopping.by_validation:
+                assert last.carry.best is not None
+                total += np.asarray(last.carry.best.value)
+            else:
+                total += np.asarray(last.records[-1]["validation_loss"])
+        if verbose:
+            losses = ", ".join(f"{a:.0e}: {v:.5g}" for a, v in zip(strengths, total / len(splits), strict=True))
+            print(f"loss held out by alpha: {losses}")  # noqa: T201
+        return total
+
+    return trial
 
 
 def search(trial: Callable[[np.ndarray], np.ndarray]) -> float:
