@@ -42,7 +42,7 @@ def trials(
     verbose: bool = False,
 ) -> Callable[[np.ndarray], np.ndarray]:
     """A function of strengths: the loss on rows held out, of networks trained side by side from one start, averaged
-    over the splits (rows to train on, rows held out). That of the best epoch if `stopping` keeps it, else of the last."""
+    over the splits (rows to train on, rows held out). The best epoch counts if `stopping` keeps it, else the last."""
 
     def trial(strengths: np.ndarray) -> np.ndarray:
         total = np.zeros(len(strengths))

@@ -261,7 +261,7 @@ def own_steps(carry: Carry, runs: int) -> Carry:
 def _counts(carry: Carry, change: Callable[[Any], Any], keep: Callable[[Any], Any]) -> Carry:
     """A carry with its counts of steps changed: its own, and the method's."""
     leaves, structure = jax.tree.flatten(carry)
-    counts = (carry.step, carry.recorded, getattr(carry.state, "count", None), carry.is_over)
+    counts = (carry.step, carry.recorded, getattr(carry.state, "count", None), carry.end)
     return structure.unflatten(
         [change(a) if any(a is count for count in counts if count is not None) else keep(a) for a in leaves]
     )
