@@ -7,11 +7,11 @@ from .source import PACKAGE, imports_of
 #: Everything up to the method and its training.
 CORE = {
     "batch", "checks", "layout", "linearize", "losses", "options", "problem", "regularizers", "rules", "sca",
-    "sharding", "solvers", "state", "status", "surrogate", "terms", "training", "_compat", "_struct",
+    "sharding", "solvers", "state", "status", "surrogate", "terms", "training", "uncertainty", "_compat", "_struct",
 }  # fmt: skip
 SHELL = {"bridges", "cli", "cluster", "estimators", "federated", "report", "reproduce", "runs", "storage", "tables"}
 #: Belongs to neither: our own networks, and the helpers that import the standard library alone.
-BESIDE = {"models", "operators", "_cache", "_extras", "_text", "_untrusted"}
+BESIDE = {"models", "operators", "_cache", "_extras", "_gaussian", "_text", "_untrusted"}
 HEAVY = {"matplotlib", "pandas", "polars", "ray", "rich", "sklearn", "typer"}
 #: What training takes from the shell: the order of rows, rows on disk, and the file that `strength` reads.
 TRAINING_TAKES = {"scax.tables.shuffle", "scax.tables.stream", "scax.storage.run_folder"}

@@ -66,6 +66,9 @@ if TYPE_CHECKING:
     from .training import stationarity as stationarity
     from .training import train as train
     from .training import train_many as train_many
+    from .uncertainty import Posterior as Posterior
+    from .uncertainty import posterior as posterior
+    from .uncertainty import train_by_evidence as train_by_evidence
 
 #: module → the public names found there; the imports above say the same to type checkers (a test compares them)
 _NAMES = {
@@ -110,6 +113,7 @@ _NAMES = {
         "train",
         "train_many",
     ),
+    "uncertainty": ("Posterior", "posterior", "train_by_evidence"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

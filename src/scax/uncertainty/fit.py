@@ -1,0 +1,237 @@
+"""The posterior of a trained network: A accumulated over rows, or its smaller side.
+
+A = Σ_i c_i J_iᵀ H_i J_i + N·ridge·I        H_i = FᵀF the loss's Hessian, c_i the row's weight, N = Σ c_i
+w ~ N(ŵ, T A⁻¹)                            T the loss's temperature: 2σ² for Squared, 1 for a log-likelihood
+γ = tr(A⁻¹ Σ c_i J_iᵀH_iJ_i)                effective weights
+T = Σ c_i ‖∂l_i‖² / ((NK − γ) · mean tr H_i/K)   which is 2 Σe²/(NK − γ) for Squared
+"""
+
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+from scipy.linalg import blas, lapack
+
+from .. import checks
+from .._gaussian import Gaussian
+from ..losses import Huber, Squared
+from ..problem import Problem
+from ..training.finish import stationarity
+from .jacobian import Jacobian
+from .posterior import Posterior, Rows
+
+#: The side of a system up to which it is exact: 12,000² numbers are 1.2 GB.
+LARGEST_SIDE = 12_000
+#: Directions of the low-rank form, and more of them that make the sketch accurate.
+RANK, EXTRA = 500, 50
+#: Stationarity above which the weights are said not to be at a minimum.
+UNTRAINED = 0.5
+FORMS = ("auto", "weight-space", "sample-space", "last-layer", "low-rank")
+
+
+def posterior(
+    problem: Problem,
+    params: PyTree,
+    data: Any,
+    *,
+    form: str = "auto",
+    ridge: float | None = None,
+    noise: float | None = None,
+) -> Posterior:
+    """Error bars of a trained network: the Gaussian posterior of the network linearized at `params`.
+
+    Parameters
+    ----------
+    problem : what was minimized. Its ridge is the prior; zeros of a sparse penalty stay zero.
+    params : the trained weights, at a minimum of the objective (a warning names the stationarity where they are not).
+    data : (x, y) or (x, y, weight), the training rows; a weight of 2 counts a row twice.
+    form : "auto", "weight-space" (Q×Q), "sample-space" (NK×NK), "last-layer" or "low-rank" (approximations for
+        networks and tables that are both large). `Posterior.explain` says which was taken and why.
+    ridge : the prior's λ where it is not the problem's own.
+    noise : the noise's standard deviation σ (Squared, Huber) where it is known.
+
+    Returns
+    -------
+    A `Posterior`: `predict`, `predict_interval`, `predict_proba`, `sample`, `noise`, `effective_weights`, `evidence`,
+    `leverage`, `leave_one_out`.
+
+    >>> import jax, numpy as np, scax
+    >>> net = scax.MLP((1, 8, 1))
+    >>> x = np.linspace(-1, 1, 40)[:, None]; y = np.sin(3 * x[:, 0])
+    >>> problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
+    >>> result = scax.train(scax.SCA(problem), net.init(jax.random.key(0)), (x, y), steps=100, batch_size=None)
+    >>> mean, std = scax.posterior(problem, result.params, (x, y)).predict(x)  # [40, 1] each
+    """
+    checks.choice("form", form, FORMS)
+    if problem.manifold is not None:
+        raise ValueError("the posterior knows no manifold penalty: give the problem without manifold=.")
+    with jax.enable_x64(True):
+        params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64) if _is_float(leaf) else leaf, params)
+        batch = problem.ready(params, data)
+        gap = stationarity(problem, params, (batch.x, batch.y, batch.weight)).on
+        outputs = jax.eval_shape(problem.outputs, params, batch.x).shape[1]
+        y = np.asarray(problem.loss.targets(batch.y, outputs), np.float64)
+    own = checks.concrete(problem.regularizer.ridge) if ridge is None else np.asarray(float(ridge))
+    assert own is not None
+    checks.nonnegative("ridge", own)
+    x, n = np.asarray(batch.x), batch.size
+    weight = np.ones(n) if batch.weight is None else np.asarray(batch.weight, np.float64)
+    jacobian = Jacobian.of(problem, params)
+    form, why = _choose(form, n * outputs, len(jacobian.support))
+    if form == "last-layer":
+        last = len(jacobian.w) - sum(_last_layer(jacobian.layout))
+        jacobian = Jacobian.of(problem, params, jacobian.support[jacobian.support >= last])
+    if len(jacobian.support) == 0:
+        raise ValueError("every weight is exactly zero: a posterior on the support needs at least one that is not.")
+    rows = Rows(x, y, weight, outputs)
+    prior = float(weight.sum() * own)
+    gaussian, effective, log_det = _FORM[form](jacobian, rows, prior)
+    temperature, sigma = _temperature(jacobian, rows, effective, noise)
+    if gap > UNTRAINED:
+        warnings.warn(
+            f"the weights are not at a minimum: what is left of the gradient is {gap:.2g} of the loss's own "
+            "(scax.stationarity). Error bars assume a minimum: train on, or with batch_size=None.",
+            stacklevel=2,
+        )
+    return Posterior(
+        jacobian, rows, gaussian, effective, temperature, sigma, prior, log_det, gap, f"{form}: {why}",
+        flat=len(jax.eval_shape(problem.apply, params, batch.x).shape) == 1,
+    )  # fmt: skip
+
+
+def _is_float(leaf: Any) -> bool:
+    return np.issubdtype(getattr(leaf, "dtype", np.asarray(leaf).dtype), np.floating)
+
+
+def _choose(form: str, rows: int, weights: int) -> tuple[str, str]:
+    """(form, why)."""
+    sizes = f"{rows:,} equations, {weights:,} weights"
+    if form != "auto":
+        return form, f"asked for; {sizes}"
+    if min(rows, weights) <= LARGEST_SIDE:
+        small = "weight-space" if weights <= rows else "sample-space"
+        return small, f"exact, a system of side {min(rows, weights):,}, the smaller of {sizes}"
+    return "low-rank", f"an approximation by {RANK} directions, since both are beyond {LARGEST_SIDE:,}: {sizes}"
+
+
+def _last_layer(layout: Any) -> tuple[int, ...]:
+    """Sizes of the leaves of the last layer: a matrix and what follows it, or a bias that comes before it by name."""
+    matrices = [i for i, shape in enumerate(layout.trained_shapes) if len(shape) >= 2]
+    if not matrices:
+        return layout.sizes[-1:]
+    last = matrices[-1]
+    # a dictionary's leaves are in the order of their names: "bias" comes before its "weight"
+    before = last > 0 and layout.trained_shapes[last - 1] == layout.trained_shapes[last][-1:]
+    return layout.sizes[last - 1 if before else last :]
+
+
+def weighted_rows(jacobian: Jacobian, rows: Rows, part: slice, z: np.ndarray, j: np.ndarray) -> np.ndarray:
+    """S_i = √c_i F_i J_i, [n·k, q]."""
+    factor = jacobian.of_loss("factor", z, rows.y[part])
+    root = np.sqrt(rows.weight[part])[:, None, None]
+    scaled = factor[:, :, None] * j if factor.ndim == 2 else factor @ j
+    return (root * scaled).reshape(-1, j.shape[2])
+
+
+def _weight_space(jacobian: Jacobian, rows: Rows, prior: float) -> tuple[Gaussian, float, float]:
+    q = len(jacobian.support)
+    a = np.zeros((q, q), order="F")
+    for part, z, j in jacobian.chunks(rows.x, rows.outputs):
+        s = weighted_rows(jacobian, rows, part, z, j)
+        a = blas.dsyrk(1.0, s.T, beta=1.0, c=a, lower=1, overwrite_c=1)  # A += SᵀS, lower half
+    a[np.diag_indices(q)] += prior
+    largest = a.diagonal().max()
+    a, failed = lapack.dpotrf(a, lower=1, clean=1, overwrite_a=1)
+    smallest = a.diagonal().min() if not failed else 0.0
+    if failed or smallest**2 <= q * np.finfo(float).eps * largest:
+        raise ValueError(
+            f"A = JᵀHJ + N·ridge·I is singular for {q:,} weights and {rows.count:,} rows (N·ridge = {prior:.2g}): some "
+            "weights are not determined. Give the problem a ridge, scax.L2(1e-4), or posterior(..., ridge=1e-4)."
+        )
+    log_det = 2 * float(np.log(a.diagonal()).sum())
+    r, _ = lapack.dtrtri(a, lower=1, overwrite_c=1)
+    effective = q - prior * sum(float(np.vdot(r[:, i], r[:, i])) for i in range(q))  # γ = Q − d tr A⁻¹
+    return Gaussian("weights", r), effective, log_det
+
+
+def _sample_space(jacobian: Jacobian, rows: Rows, prior: float) -> tuple[Gaussian, float, float]:
+    _check_prior(prior)
+    s = np.concatenate(
+        [weighted_rows(jacobian, rows, part, z, j) for part, z, j in jacobian.chunks(rows.x, rows.outputs)]
+    )
+    return _from_rows(s, prior)
+
+
+def _low_rank(jacobian: Jacobian, rows: Rows, prior: float) -> tuple[Gaussian, float, float]:
+    """SᵀS ≈ S̃ᵀS̃ by a randomized range finder: S̃ = Λ^½Vᵀ; the directions left out keep the prior's width."""
+    _check_prior(prior)
+    q = len(jacobian.support)
+    basis = np.linalg.qr(np.random.default_rng(0).standard_normal((q, min(q, RANK + EXTRA))))[0]
+    for _ in range(2):
+        product = np.zeros_like(basis)
+        for part, z, j in jacobian.chunks(rows.x, rows.outputs):
+            s = weighted_rows(jacobian, rows, part, z, j)
+            product += s.T @ (s @ basis)
+        small = basis.T @ product
+        basis = np.linalg.qr(product)[0] if _ == 0 else basis
+    value, vector = np.linalg.eigh((small + small.T) / 2)
+    keep = np.argsort(value)[::-1][:RANK]
+    return _from_rows(np.sqrt(np.maximum(value[keep], 0))[:, None] * (basis @ vector[:, keep]).T, prior)
+
+
+def _from_rows(s: np.ndarray, prior: float) -> tuple[Gaussian, float, float]:
+    """B = S'S'ᵀ + I = LLᵀ, S' = S/√d;   γ = m − tr B⁻¹;   log det A = log det B + Q log d."""
+    m, q = s.shape
+    s = s / np.sqrt(prior)
+    b = s @ s.T
+    b[np.diag_indices(m)] += 1
+    lower = np.linalg.cholesky(b)
+    inverse, _ = lapack.dtrtri(lower, lower=1)
+    effective = m - float(np.sum(inverse**2))
+    log_det = 2 * float(np.log(lower.diagonal()).sum()) + q * float(np.log(prior))
+    return Gaussian("rows", inverse @ s, np.full(q, 1 / np.sqrt(prior))), effective, log_det
+
+
+def _check_prior(prior: float) -> None:
+    if prior <= 0:
+        raise ValueError(
+            "with ridge 0 and fewer equations than weights, weights are not determined and bars would be infinite: "
+            "give the problem a ridge, scax.L2(1e-4), or posterior(..., ridge=1e-4)."
+        )
+
+
+_FORM = {
+    "weight-space": _weight_space,
+    "last-layer": _weight_space,
+    "sample-space": _sample_space,
+    "low-rank": _low_rank,
+}
+
+
+def _temperature(
+    jacobian: Jacobian, rows: Rows, effective: float, noise: float | None
+) -> tuple[float, np.ndarray | None]:
+    """(T, σ per output); σ is None for a loss that is a log-likelihood with no scale of its own."""
+    loss = jacobian.problem.loss
+    if not isinstance(loss, (Squared, Huber)):
+        if noise is not None:
+            raise ValueError(f"noise={noise} is for Squared and Huber: {type(loss).__name__} has none of its own.")
+        return 1.0, None
+    bend = 2.0 if isinstance(loss, Squared) else 1.0  # ∂²l inside
+    if noise is not None:
+        checks.positive("noise", noise)
+        return bend * float(noise) ** 2, np.full(rows.outputs, float(noise))
+    free = rows.total * rows.outputs - effective
+    if free < 1:
+        raise ValueError(
+            f"{rows.count:,} rows leave {max(free, 0):.2g} degrees of freedom beside {effective:.1f} effective "
+            "weights: the noise cannot be estimated. Raise the ridge, take more rows, or give noise=."
+        )
+    z = jacobian.outputs(rows.x)
+    slope, curvature = jacobian.of_loss("gradient", z, rows.y), jacobian.of_loss("factor", z, rows.y) ** 2
+    inside = np.average(curvature, axis=0, weights=rows.weight)
+    share = free / rows.outputs
+    each = rows.weight @ slope**2 / (share * np.maximum(inside, np.finfo(float).tiny))
+    return float(each.mean()), np.sqrt(each / bend)

@@ -1,0 +1,133 @@
+"""Error bars: every form against the dense formula, leave-one-out against refits, evidence against integration."""
+
+import jax
+import numpy as np
+import pytest
+from sklearn.linear_model import BayesianRidge
+
+import scax
+from scax import posterior
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.uniform(-1, 1, (30, 2))
+Y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * RANDOM.standard_normal(30)
+NET = scax.MLP((2, 5, 1))
+
+
+def linear(params, x):
+    return x @ params["w"]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    with jax.enable_x64(True):
+        problem = scax.Problem(NET.apply, scax.Squared(), scax.L2(1e-2))
+        params = jax.tree.map(np.asarray, NET.init(jax.random.key(0)))
+        params = jax.tree.map(lambda leaf: leaf.astype(np.float64), params)
+        result = scax.train(scax.SCA(problem), params, (X, Y), steps=400, batch_size=None)
+        return problem, jax.tree.map(np.asarray, result.params)
+
+
+def dense(problem, params, post):
+    """J, A and σ² by the plainest formulas."""
+    with jax.enable_x64(True):
+        layout = problem.layout(params)
+        f = lambda w: problem.outputs(layout.unflatten(w), X)[:, 0]
+        w = layout.flatten(params)
+        j, e = np.asarray(jax.jacobian(f)(w)), Y - np.asarray(f(w))
+    a = j.T @ j + len(X) * float(problem.regularizer.ridge) / 2 * np.eye(len(w))
+    gamma = np.trace(np.linalg.solve(a, j.T @ j))
+    return j, e, a, gamma, e @ e / (len(X) - gamma)
+
+
+@pytest.mark.parametrize("form", ["weight-space", "sample-space", "low-rank"])
+def test_every_form_gives_the_dense_formula(trained, form):
+    problem, params = trained
+    post = posterior(problem, params, (X, Y), form=form)
+    j, _, a, gamma, variance = dense(problem, params, post)
+    std = np.sqrt(variance * np.einsum("nq,qn->n", j, np.linalg.solve(a, j.T)))
+    np.testing.assert_allclose(post.predict(X)[1][:, 0], std, rtol=1e-6)
+    np.testing.assert_allclose([post.effective_weights, post.noise**2], [gamma, variance], rtol=1e-6)
+    np.testing.assert_allclose(post.leverage.sum(), gamma, rtol=1e-8)
+    # draws have that std
+    drawn = post.sample(jax.random.key(1), 4000)(X[:3])[:, :, 0]
+    np.testing.assert_allclose(drawn.std(0), std[:3], rtol=0.1)
+
+
+def test_leave_one_out_equals_refits_of_the_linearized_model(trained):
+    problem, params = trained
+    post = posterior(problem, params, (X, Y))
+    j, e, _, _, _ = dense(problem, params, post)
+    ridge = len(X) * 1e-2 / 2
+    w = post.jacobian.w
+    target = e + j @ w  # z(v) = f + J(v − w)
+    for i in range(4):
+        keep = np.arange(len(X)) != i
+        v = np.linalg.solve(j[keep].T @ j[keep] + ridge * np.eye(len(w)), j[keep].T @ target[keep])
+        np.testing.assert_allclose(post.leave_one_out()[i, 0], (target - j @ v)[i], atol=1e-4)
+
+
+def test_a_linear_model_is_bayesian_ridge():
+    x = RANDOM.standard_normal((60, 3))
+    y = x @ [1.0, -2.0, 0.5] + 0.3 * RANDOM.standard_normal(60)
+    judge = BayesianRidge(fit_intercept=False, alpha_1=0, alpha_2=0, lambda_1=0, lambda_2=0, tol=1e-10, max_iter=2000)
+    judge.fit(x, y)
+    ridge = 2 * judge.lambda_ / judge.alpha_ / 60  # λN/2 = lambda_/alpha_
+    problem = scax.Problem(linear, scax.Squared(), scax.L2(float(ridge)))
+    post = posterior(problem, {"w": judge.coef_}, (x, y))
+    np.testing.assert_allclose(post.predict(x, noise=True)[1], judge.predict(x, return_std=True)[1], rtol=1e-3)
+    np.testing.assert_allclose(post.ridge_update, ridge, rtol=1e-3)  # the evidence's fixed point
+
+
+def test_evidence_is_the_integral():
+    x, y = np.array([[0.5], [1.0], [-1.5]]), np.array([0.4, 1.2, -1.3])
+    problem = scax.Problem(linear, scax.Squared(), scax.L2(0.2))
+    w = (x[:, 0] @ y) / (x[:, 0] @ x[:, 0] + 3 * 0.2 / 2)
+    post = posterior(problem, {"w": np.array([w])}, (x, y), noise=0.5)
+    grid = np.linspace(-20, 20, 200_001)
+    alpha = 3 * 0.2 / (2 * 0.25)  # prior precision N·ridge/T
+    log = -((y[:, None] - x * grid) ** 2).sum(0) / 0.5 - 1.5 * np.log(2 * np.pi * 0.25)
+    log = log - alpha / 2 * grid**2 + np.log(alpha / (2 * np.pi)) / 2
+    np.testing.assert_allclose(post.evidence, np.log(np.sum(np.exp(log)) * (grid[1] - grid[0])), rtol=1e-8)
+
+
+def test_probabilities_of_several_classes_are_softer_and_sum_to_one():
+    x = RANDOM.standard_normal((40, 2))
+    labels = (x[:, 0] > 0).astype(int) + (x[:, 1] > 0.5)
+    problem = scax.Problem(lambda p, x: x @ p["w"], scax.Softmax(), scax.L2(1e-2))
+    start = {"w": np.zeros((2, 3))}
+    with jax.enable_x64(True):
+        params = scax.train(scax.SCA(problem), start, (x, labels), steps=60, batch_size=None).params
+    post = posterior(problem, params, (x, labels))
+    p = post.predict_proba(x)
+    np.testing.assert_allclose(p.sum(1), 1)
+    z = post.sharpness * post.predict(x)[0]
+    plain = np.exp(z - z.max(1, keepdims=True))
+    assert np.mean(p.max(1)) < np.mean((plain / plain.sum(1, keepdims=True)).max(1))
+
+
+def test_a_sparse_network_has_bars_on_its_support(trained):
+    _, params = trained
+    params = jax.tree.map(np.array, params)
+    params[0]["weight"][:, 0] = 0
+    problem = scax.Problem(NET.apply, scax.Squared(), scax.L1(1e-3) + scax.L2(1e-2))
+    with pytest.warns(UserWarning, match="not at a minimum"):
+        post = posterior(problem, params, (X, Y))
+    assert len(post.jacobian.support) == post.jacobian.layout.size - 2
+    assert np.isfinite(post.predict(X)[1]).all()
+
+
+def test_intervals_cover_and_bad_input_is_a_sentence(trained):
+    problem, params = trained
+    post = posterior(problem, params, (X, Y))
+    bounds = post.predict_interval(X, 0.9)
+    assert bounds.shape == (30, 2)
+    assert 0.8 <= np.mean((bounds[:, 0] <= Y) & (bounds[:, 1] >= Y)) <= 1
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        post.predict_interval(X, 95)
+    with pytest.raises(ValueError, match="singular"):
+        posterior(problem, params, (X[:5], Y[:5]), ridge=0.0, form="weight-space")
+    with pytest.raises(ValueError, match="ridge 0"):
+        posterior(problem, params, (X[:5], Y[:5]), ridge=0.0)
+    with pytest.raises(ValueError, match="noise cannot be estimated"):
+        posterior(problem, params, (X[:5], Y[:5]), ridge=1e-10)
