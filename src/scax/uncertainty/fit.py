@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import PyTree
-from scipy.linalg import blas, lapack
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from .. import checks
 from .._gaussian import Gaussian
@@ -22,6 +22,8 @@ from ..training.finish import stationarity
 from .jacobian import Jacobian
 from .posterior import Posterior, Rows
 
+(dsyrk,) = get_blas_funcs(("syrk",), dtype=np.float64)
+dpotrf, dtrtri = get_lapack_funcs(("potrf", "trtri"), dtype=np.float64)
 #: The side of a system up to which it is exact: 12,000² numbers are 1.2 GB.
 LARGEST_SIDE = 12_000
 #: Directions of the low-rank form, and more of them that make the sketch accurate.
@@ -140,10 +142,10 @@ def _weight_space(jacobian: Jacobian, rows: Rows, prior: float) -> tuple[Gaussia
     a = np.zeros((q, q), order="F")
     for part, z, j in jacobian.chunks(rows.x, rows.outputs):
         s = weighted_rows(jacobian, rows, part, z, j)
-        a = blas.dsyrk(1.0, s.T, beta=1.0, c=a, lower=1, overwrite_c=1)  # A += SᵀS, lower half
+        a = dsyrk(1.0, s.T, beta=1.0, c=a, lower=1, overwrite_c=1)  # A += SᵀS, lower half
     a[np.diag_indices(q)] += prior
     largest = a.diagonal().max()
-    a, failed = lapack.dpotrf(a, lower=1, clean=1, overwrite_a=1)
+    a, failed = dpotrf(a, lower=1, clean=1, overwrite_a=1)
     smallest = a.diagonal().min() if not failed else 0.0
     if failed or smallest**2 <= q * np.finfo(float).eps * largest:
         raise ValueError(
@@ -151,7 +153,7 @@ def _weight_space(jacobian: Jacobian, rows: Rows, prior: float) -> tuple[Gaussia
             "weights are not determined. Give the problem a ridge, scax.L2(1e-4), or posterior(..., ridge=1e-4)."
         )
     log_det = 2 * float(np.log(a.diagonal()).sum())
-    r, _ = lapack.dtrtri(a, lower=1, overwrite_c=1)
+    r, _ = dtrtri(a, lower=1, overwrite_c=1)
     effective = q - prior * sum(float(np.vdot(r[:, i], r[:, i])) for i in range(q))  # γ = Q − d tr A⁻¹
     return Gaussian("weights", r), effective, log_det
 
@@ -188,7 +190,7 @@ def _from_rows(s: np.ndarray, prior: float) -> tuple[Gaussian, float, float]:
     b = s @ s.T
     b[np.diag_indices(m)] += 1
     lower = np.linalg.cholesky(b)
-    inverse, _ = lapack.dtrtri(lower, lower=1)
+    inverse, _ = dtrtri(lower, lower=1)
     effective = m - float(np.sum(inverse**2))
     log_det = 2 * float(np.log(lower.diagonal()).sum()) + q * float(np.log(prior))
     return Gaussian("rows", inverse @ s, np.full(q, 1 / np.sqrt(prior))), effective, log_det
