@@ -131,3 +131,6 @@ def test_intervals_cover_and_bad_input_is_a_sentence(trained):
         posterior(problem, params, (X[:5], Y[:5]), ridge=0.0)
     with pytest.raises(ValueError, match="noise cannot be estimated"):
         posterior(problem, params, (X[:5], Y[:5]), ridge=1e-10)
+    terms = scax.Problem({"pde": scax.Term(NET.apply), "edge": scax.Term(NET.apply)})
+    with pytest.raises(ValueError, match="the terms pde, edge"):
+        posterior(terms, params, {"pde": X, "edge": X})

@@ -67,6 +67,11 @@ def posterior(
     >>> mean, std = scax.posterior(problem, result.params, (x, y)).predict(x)  # [40, 1] each
     """
     checks.choice("form", form, FORMS)
+    if problem.names:
+        raise ValueError(
+            f"the posterior is of one function and its targets, got the terms {', '.join(problem.names)}: give "
+            "scax.Problem(apply, loss, regularizer) of the term that has noisy targets."
+        )
     if problem.manifold is not None:
         raise ValueError("the posterior knows no manifold penalty: give the problem without manifold=.")
     with jax.enable_x64(True):
