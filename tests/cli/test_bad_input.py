@@ -170,7 +170,7 @@ def test_what_is_complained_of_is_what_was_given(refused):
 def test_a_class_without_rows_to_train_on_is_a_warning(scax):
     from scax.tables import Split
 
-    held = Split(0.2, 0).held_out(0, 40)
+    held = Split(0.3, 0).held_out(0, 40)
     numbered(Path("t.csv"), "a,b,kind", lambda i: f"{i},7,{'rare' if i == held.argmax() else 'ab'[i % 2]}")
     outcome = scax("train", "t.csv", "--target", "kind", "--steps", "2", "--hidden", "2", "--out", "run")
     assert outcome.code == 0, outcome.err

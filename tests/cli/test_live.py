@@ -106,3 +106,14 @@ def test_without_tensorboard_one_line_says_what_to_install(refused, monkeypatch)
     regression(Path("t.csv"))
     told = refused("train", "t.csv", "--target", "price", "--tensorboard", "events")
     assert told == "scax: --tensorboard needs tensorboardX, which is not installed: pip install 'scax[tensorboard]'\n"
+
+
+def test_lines_come_now_and_then(capsys, monkeypatch):
+    from scax.cli.live import Lines
+
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    lines = Lines(5.0)
+    for now[0] in (1.0, 6.0, 7.0, 12.0):
+        lines(f"step {now[0]:g}")
+    assert capsys.readouterr().err == "step 6\nstep 12\n"

@@ -51,7 +51,7 @@ def test_run_folder(run, scax):
     assert scax("report", "run").code == 0
     page = Path("run/report.html").read_text()
     assert "Predicted against true" in page
-    assert page.count("<svg") == 7
+    assert page.count("<svg") == 8
     assert "RMSE on rows held out against seconds" in page
     assert "Weights in use" not in page
 
@@ -105,6 +105,58 @@ def test_evaluate(run, scax, refused):
     assert max(map(len, told.splitlines())) <= 80
     table.drop(found["target"]).write_csv("blind.csv")
     assert "the target" in refused("evaluate", "run", "blind.csv")
+
+
+def test_the_score_is_of_rows_that_nothing_was_chosen_by(run, scax, refused):
+    """They are a tenth of the rows; what becomes of their targets changes nothing but the score."""
+    found = json.loads(Path("run/results.json").read_text())
+    assert found["rows"] == {"train": 42, "validation": 12, "test": 6}
+    assert len(found["truth"]) == 6
+    error = np.array(found["outputs"])[:, 0] - np.array(found["truth"])
+    np.testing.assert_allclose(found["test"]["RMSE"], np.sqrt(np.mean(error**2)), rtol=1e-4)
+    assert "On 6 rows that nothing was chosen by: R²" in run.out
+
+    table = polars.read_csv("t.csv")
+    tested = table["price"].is_in(found["truth"])
+    assert tested.sum() == 6
+    table.with_columns(price=polars.when(tested).then(polars.col("price") + 1).otherwise("price")).write_csv("t.csv")
+    scax("train", "t.csv", "--target", "price", *SMALL, "--out", "other")
+    weights, others = (read(f"{name}/model.safetensors").arrays for name in ("run", "other"))
+    assert all(np.array_equal(weights[k], others[k]) for k in weights)
+    assert json.loads(Path("other/results.json").read_text())["test"] != found["test"]
+
+    scax("train", "t.csv", "--target", "price", *SMALL, "--out", "without", "--test", "0")
+    assert "test" not in json.loads(Path("without/results.json").read_text())
+    assert "at most 0.9" in refused("train", "t.csv", "--target", "price", "--validation", "0.5", "--test", "0.5")
+
+
+def test_columns_that_matter(run, scax, refused):
+    """price is width − 2 height and noise."""
+    found = json.loads(Path("run/results.json").read_text())["importance"]
+    assert [each["column"] for each in found[:2]] == ["height", "width"]
+    assert "matter most: height, width" in run.out
+    told = json.loads(scax("evaluate", "run", "t.csv", "--importance", "--json").out)["importance"]
+    assert [each["column"] for each in told[:2]] == ["height", "width"]
+    assert told[0]["rise"] > told[1]["rise"] > 3 * abs(told[2]["rise"])
+    shown = scax("evaluate", "run", "t.csv", "--importance").out
+    assert "RMSE rises by" in shown
+    polars.read_csv("t.csv").head(1).write_csv("one.csv")
+    assert "at least two rows" in refused("evaluate", "run", "one.csv", "--importance")
+    scax("report", "run")
+    assert "Columns that matter" in Path("run/report.html").read_text()
+
+
+def test_a_run_goes_on_beyond_its_end(run, scax, refused):
+    scax("train", "t.csv", "--target", "price", *SMALL, "--steps", "50", "--out", "long")
+    assert "is at step 30" in refused("resume", "run", "--steps", "30")
+    outcome = scax("resume", "run", "--steps", "50")
+    assert outcome.code == 0, outcome.err
+    assert "at step 30 of 50" in outcome.out
+    states = [read(f"{name}/checkpoint.safetensors").arrays for name in ("run", "long")]
+    for key in ("state.state.w", "state.state.carried", "state.state.rules.clock.time"):
+        assert np.array_equal(states[0][key], states[1][key])
+    assert json.loads(Path("run/metrics.jsonl").read_text().splitlines()[-1])["step"] == 50
+    assert "nothing left to do" in scax("resume", "run").out
 
 
 def test_predictions_refused(run, refused):
@@ -388,13 +440,13 @@ def test_rows_held_out_of_one_class(scax):
     for seed in range(99):  # one in which all three are trained on
         from scax.tables import Split
 
-        if not Split(0.2, seed).held_out(0, 80)[:3].any():
+        if not Split(0.3, seed).held_out(0, 80)[:3].any():
             break
     lines(Path("t.csv"), "a,churn", *rows)
     start = ("train", "t.csv", "--target", "churn", *SMALL, "--seed", str(seed))
     outcome = scax(*start, "--penalty", "l1", "--strength", "0.001", "--out", "run")
     assert outcome.code == 0, outcome.err
-    assert "no AUC, for the rows held out are of one class" in outcome.out
+    assert "no AUC, for the rows to choose by are of one class" in outcome.out
     assert json.loads(Path("run/results.json").read_text())["final"]["AUC"] is None
     assert load("run/model.safetensors").info["score"] == {"AUC": None}
     assert scax("report", "run").code == 0

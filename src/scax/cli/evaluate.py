@@ -22,12 +22,15 @@ def evaluate(
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="A CSV, CSV.gz or Parquet file with the target.")],
     encoding: Annotated[str, typer.Option(help="Of a CSV file: utf-8, latin-1, cp1252.")] = "utf-8",
     header: Annotated[bool, typer.Option(help="Whether the first line of a CSV file names the columns.")] = True,
+    importance: Annotated[
+        bool, typer.Option("--importance", help="How much the error rises when a column's values are shuffled.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the scores as a line of JSON.")] = False,
 ) -> None:
     """Score a trained model on a table that has the target; give it rows that it was not trained on."""
+    from ..runs import scoring
     from ..storage import load
     from ..tables import Tally, open_table
-    from ..training.scores import class_scores, number_scores
 
     model = load(model_file(run))
     pre = model.preprocess
@@ -35,10 +38,15 @@ def evaluate(
         raise UserError(f"{model_file(run)} was saved without preprocessing: save it with preprocess= to evaluate it.")
     tally, rows = Tally(), open_table(table, header=header, encoding=encoding)
     truth = pre.target(rows)
-    if model.classes:
-        scores = class_scores(model.predict_proba(rows, tally), truth.astype(int), [str(c) for c in model.classes])
-    else:
-        scores = number_scores(model.predict(rows, tally), pre.restore(truth))
+    scores = scoring.scores(pre, model.outputs(rows, tally), truth)
+    if importance:
+        few = _first(pre, rows, scoring.ROWS)
+        scores["importance"] = scoring.importance(pre, model.encoded_outputs, few, truth)
+        if not scores["importance"]:
+            raise UserError(
+                f"--importance takes at least two rows and at most {scoring.COLUMNS} columns, and there are "
+                f"{count(len(truth), 'row')} and {count(len(pre.schema.used), 'column')}."
+            )
     for sentence in tally.sentences():
         say(f"scax: warning: {sentence}", to_stderr=True)
     if json:
@@ -48,21 +56,47 @@ def evaluate(
     _show(scores)
 
 
+def _first(pre: Any, rows: Any, most: int) -> Any:
+    """The first rows of a table, encoded."""
+    import numpy as np
+
+    parts, count = [], 0
+    for part in pre.parts(rows):
+        parts.append(part[: most - count])
+        count += len(parts[-1])
+        if count == most:
+            break
+    return np.concatenate(parts)
+
+
 def _show(scores: dict[str, Any]) -> None:
     from ..report.numbers import number
 
-    shown = {name: value for name, value in scores.items() if name != "classes"}
+    shown = {name: value for name, value in scores.items() if name not in ("classes", "importance")}
     width = max(map(len, shown))
     for name, value in shown.items():
         say(f"  {name:{width}}  {'-' if value is None else number(value)}")
-    classes = scores.get("classes", [])
-    if not classes:
-        return
+    if scores.get("classes"):
+        _show_classes(scores["classes"])
+    if found := scores.get("importance"):
+        wide = min(28, max(len(each["column"]) for each in found))
+        error = "log loss" if "log loss" in scores else "RMSE"
+        say(f"  {error} rises by, when the values of a column are shuffled among the rows:")
+        for each in found[:SHOWN]:
+            say(f"  {_short(each['column'], wide):{wide}}  {number(each['rise']):>10}")
+        if len(found) > SHOWN:
+            say(f"  … and {len(found) - SHOWN} more with --json")
+
+
+def _short(name: str, most: int) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def _show_classes(classes: list[dict[str, Any]]) -> None:
     wide = min(28, max(len("class"), *(len(c["class"]) for c in classes)))
     say(f"  {'class':{wide}}  {'rows':>8}  {'recall':>8}  {'precision':>9}")
     share = lambda value: "-" if value is None else f"{value:.3f}"
     for c in classes[:SHOWN]:
-        name = c["class"] if len(c["class"]) <= wide else c["class"][: wide - 1] + "…"
-        say(f"  {name:{wide}}  {c['rows']:8,}  {share(c['recall']):>8}  {share(c['precision']):>9}")
+        say(f"  {_short(c['class'], wide):{wide}}  {c['rows']:8,}  {share(c['recall']):>8}  {share(c['precision']):>9}")
     if len(classes) > SHOWN:
         say(f"  … and {len(classes) - SHOWN} more with --json")

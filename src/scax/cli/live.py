@@ -1,6 +1,7 @@
 """What a terminal shows while a network trains: the last records as a table, the objective as a sparkline, a bar."""
 
 import math
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..report.numbers import number
+from .words import say
 
 ROWS = 6
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -41,6 +43,18 @@ def sparkline(values: Iterable[float | None], width: int = 48) -> str:
     low, high = scale(min(finite)), scale(max(finite))
     height = lambda v: round(7 * (scale(v) - low) / (high - low)) if high > low else 0
     return "".join("·" if v is None else BLOCKS[height(v)] for v in known)
+
+
+class Lines:
+    """A line on stderr every few seconds, where a live view cannot be shown."""
+
+    def __init__(self, seconds: float = 5.0):
+        self.seconds, self.last = seconds, time.monotonic()
+
+    def __call__(self, line: str) -> None:
+        if time.monotonic() - self.last >= self.seconds:
+            say(line, to_stderr=True, flush=True)
+            self.last = time.monotonic()
 
 
 class Display:

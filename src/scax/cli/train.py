@@ -61,7 +61,8 @@ def train(
     ] = "",
     steps: Annotated[int, typer.Option(help="Iterations.")] = 2000,
     batch_size: Annotated[int, typer.Option(help="Rows in a mini-batch.")] = 32,
-    validation: Annotated[float, typer.Option(help="Share of the rows to hold out.")] = 0.2,
+    validation: Annotated[float, typer.Option(help="Share of the rows held out to choose by.")] = 0.2,
+    test: Annotated[float, typer.Option(help="Share of the rows held out for the score alone.")] = 0.1,
     keep: Annotated[str, typer.Option(help="The model: the best on the rows held out, or the last.")] = "best",
     seed: Annotated[int, typer.Option(help="Draws the split, the start and the batches.")] = 0,
     encoding: Annotated[str, typer.Option(help="Of a CSV file: utf-8, latin-1, cp1252.")] = "utf-8",
@@ -96,6 +97,7 @@ def train(
         steps=steps,
         batch_size=batch_size,
         validation=validation,
+        test=test,
         keep=keep,
         seed=seed,
         encoding=encoding,
@@ -113,7 +115,10 @@ def train(
 
 
 def resume(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that was stopped.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that was stopped, or that ended.")],
+    steps: Annotated[
+        int | None, typer.Option(help="Train on to so many iterations in all.", show_default="as the run was started")
+    ] = None,
     save_every: SaveEvery = 10.0,
     tensorboard: Tensorboard = None,
     hosts: Hosts = None,
@@ -121,13 +126,15 @@ def resume(
     process_id: ProcessId = None,
     json: Json = False,
 ) -> None:
-    """Go on with a run after a stop or a crash, to the bit as if it had not stopped."""
+    """Go on with a run after a stop or a crash, to the bit as if it had not stopped; with --steps, beyond its end."""
     absurd("save-every", save_every, 0, 1e6)
+    if steps is not None:
+        absurd("steps", steps, 1, 1e9)
     with interrupts.patient():
         from . import train_run
     _join(hosts, processes, process_id)
     _require_tensorboard(tensorboard)
-    train_run.again(run, save_every, json, tensorboard)
+    train_run.again(run, save_every, json, tensorboard, steps)
     sys.stdout.flush()
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,11 @@ from ..runs.tensorboard import EventFiles
 from ..storage import remove_parts
 from ..storage.run_files import read_environment
 from ..storage.run_folder import locked, other_versions
-from ..training.scores import SCORES, one_class
+from ..training.scores import SCORES
 from ..training.strength import STRENGTHS
 from . import interrupts
 from .errors import INTERRUPTED
-from .live import Display
+from .live import Display, Lines
 from .words import count, say
 
 SHOWN = 24  # columns of a table listed in the terminal; schema.json has them all
@@ -39,9 +39,8 @@ def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool, e
         with interrupts.patient():
             _run(session, save_every, machine, console)
         return
-    reading = console.status("Reading the table", spinner="dots") if console.is_terminal else contextlib.nullcontext()
-    with reading, interrupts.anywhere():
-        table, preprocess = survey(config)
+    with _reading(console) as progress, interrupts.anywhere():
+        table, preprocess = survey(config, progress)
     if not machine:
         show_schema(table.name, preprocess.schema)
     for warning in preprocess.schema.warnings:
@@ -58,18 +57,22 @@ def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool, e
                 _run(session, save_every, machine, console, events)
 
 
-def again(folder: Path, save_every: float, machine: bool, events: Path | None = None) -> None:
+def again(folder: Path, save_every: float, machine: bool, events: Path | None = None, steps: int | None = None) -> None:
     """scax resume."""
-    if (folder / "results.json").is_file() and (folder / sessions.MODEL).is_file():
+    if steps is None and (folder / "results.json").is_file() and (folder / sessions.MODEL).is_file():
         if machine:
             print(json.dumps({"run": str(folder), "complete": True}))
         else:
-            say(f"{folder} is complete: there is nothing left to do.")
+            say(f"{folder} is complete: there is nothing left to do; --steps trains on.")
         return
     check_folder(folder)
     with locked(folder) if hosts.first() else contextlib.nullcontext(), _resumable(folder):
         if hosts.first():
             remove_parts(folder)
+            if steps is not None:
+                sessions.lengthen(folder, steps)
+        if steps is not None:
+            hosts.meet()
         with interrupts.anywhere():
             session = sessions.resume(folder)
         if (changed := other_versions(read_environment(folder)["packages"])) and hosts.first():
@@ -89,15 +92,16 @@ def _run(
 ) -> None:
     folder, config, score = session.folder, session.config, SCORES[session.data.task]
     if not machine:
-        held = 0 if session.data.held_out is None else len(session.data.held_out[0])
+        held, test = (0 if part is None else len(part[0]) for part in (session.data.held_out, session.data.test))
         say(
             f"Training a {'/'.join(map(str, session.net.widths))} network ({session.weights:,} weights) on "
-            f"{count(session.data.rows, 'row')}; {held:,} held out."
+            f"{count(session.data.rows, 'row')}; {held:,} held out to choose by, {test:,} to score on.",
+            flush=True,
         )
     if session.undecided:
         _choose(session, machine)
     written = None if events is None or not hosts.first() else EventFiles(events, session.step)
-    shown = not machine and console.is_terminal and hosts.first()
+    shown, lines = not machine and console.is_terminal and hosts.first(), Lines()
     with Display(console, shown, config.steps, session.step, score.name) as display:
 
         def on_record(record: dict[str, Any]) -> None:
@@ -106,6 +110,8 @@ def _run(
                 written.record(record)
             if machine:
                 print(json.dumps(record), flush=True)
+            elif not shown and hosts.first():
+                lines(f"scax: step {record['step']:,} of {config.steps:,}, objective {number(record['objective'])}")
 
         done = session.go(on_record, display.on_step, interrupts.asked, save_every)
     if written is not None:
@@ -146,16 +152,22 @@ def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
     final, name = results["final"], results["score"]["name"]
     model = folder / sessions.MODEL
     if machine:
-        print(json.dumps({"run": str(folder), "complete": True, "model": str(model), "final": final}))
+        told = {key: results[key] for key in ("test", "importance") if key in results}
+        print(json.dumps({"run": str(folder), "complete": True, "model": str(model), "final": final} | told))
         return
     told = f"Training objective {number(final['objective'])}"
-    if name in final and final[name] is None and one_class(results["task"], results["truth"]):
-        told += f"; no {name}, for the rows held out are of one class"
+    if name in final and final[name] is None and results["task"] == "binary":
+        told += f"; no {name}, for the rows to choose by are of one class"
     elif name in final:
-        told += f"; {name} on the rows held out {number(final[name])}"
+        told += f"; {name} on the rows to choose by {number(final[name])}"
     if results["kept"] == "best":
         told += f" (best on them, at step {final['step']:,})"
     say(f"{told}.")
+    if "test" in results:
+        parts = (f"{key} {number(value)}" for key, value in results["test"].items() if type(value) is float)
+        say(f"On {count(results['rows']['test'], 'row')} that nothing was chosen by: {', '.join(parts)}.")
+    if useful := [each["column"] for each in results.get("importance", []) if each["rise"] > 0][:5]:
+        say(f"Columns that matter most: {', '.join(useful)}.")
     left, inputs = results["sparsity"], results["network"][0]
     if not left["inputs"]:
         say("Nothing is left of the network: it gives the same answer for every row. A weaker penalty leaves more.")
@@ -167,6 +179,18 @@ def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
         )
     say(f"Model: {model}")
     say(f"Next: scax predict {folder} NEW.csv, or scax report {folder}")
+
+
+@contextlib.contextmanager
+def _reading(console: Console) -> Iterator[Callable[[int], None]]:
+    """What to call with the rows read so far: a terminal shows them, elsewhere a line tells of them now and then."""
+    told = "Reading the table"
+    if console.is_terminal:
+        with console.status(told, spinner="dots") as status:
+            yield lambda rows: status.update(f"{told}: {rows:,} rows")
+    else:
+        lines = Lines()
+        yield lambda rows: lines(f"scax: {told.lower()}, {rows:,} rows so far")
 
 
 def show_schema(name: str, schema: Any) -> None:

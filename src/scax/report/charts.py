@@ -159,6 +159,21 @@ def survivors(name: str, inputs: Sequence[str], stayed: np.ndarray, strengths: S
         return to_svg(fig, name)
 
 
+def bars(name: str, values: Sequence[tuple[str, float]], label: str) -> str:
+    """One horizontal bar per (name, value), the first on top."""
+    with styled({"axes.grid": False}):
+        fig = figure(4.5, max(1.6, 0.5 + 0.2 * len(values)))
+        ax = fig.add_subplot()
+        ax.barh(range(len(values)), [value for _, value in values], color=SERIES[0], height=0.7)
+        ax.set_yticks(range(len(values)), [printable(each, LONGEST) for each, _ in values], fontsize=8)
+        ax.set_ylim(len(values) - 0.5, -0.5)
+        ax.tick_params(axis="y", length=0)
+        ax.set_xlabel(label)
+        ax.xaxis.set_major_locator(MaxNLocator(5))
+        ax.xaxis.set_major_formatter(Ticks())
+        return to_svg(fig, name)
+
+
 def scatter(name: str, truth: np.ndarray, prediction: np.ndarray, unit: str) -> str:
     """Predicted against true, with the diagonal."""
     with styled():

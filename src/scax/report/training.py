@@ -94,16 +94,19 @@ def _headline(run: Run, several: bool) -> str:
     final, rows = run.results["final"], run.results["rows"]
     widths = "/".join(map(str, run.results["network"]))
     told = f"{start}A {widths} network after {run.config.steps:,} iterations on {rows['train']:,} rows"
-    alike = name in final and final[name] is None and one_class(run.results["task"], run.results.get("truth", []))
+    alike = name in final and final[name] is None and run.results["task"] == "binary"
     if name in final and not alike:
-        told += f": {name} {number(final[name])} on {rows['validation']:,} rows held out"
+        told += f": {name} {number(final[name])} on {rows['validation']:,} rows held out to choose by"
     if run.results["kept"] == "best":
-        loss = "the loss on rows held out" if alike else "their loss"
+        loss = "the loss on rows to choose by" if alike else "their loss"
         told += f", at step {final['step']:,}, where {loss} was lowest"
     if alike:
-        told += f"; the {rows['validation']:,} rows held out are of one class, so there is no {name}"
+        told += f"; the {rows['validation']:,} rows to choose by are of one class, so there is no {name}"
     if (left := run.results.get("sparsity")) and left["weights"] < run.results["weights"]:
         told += f"; {left['weights']:,} of {run.results['weights']:,} weights are in use"
+    if (test := run.results.get("test")) is not None:
+        parts = (f"{key} {number(value)}" for key, value in test.items() if isinstance(value, int | float))
+        told += f". On {rows.get('test', 0):,} rows that nothing was chosen by: {', '.join(parts)}"
     return told + "."
 
 
@@ -189,6 +192,13 @@ def _closer(run: Run, number: int, several: bool) -> list[str]:
             classes = [str(c) for c in run.schema.target.classes]
             svg = charts.confusion(f"{tag}-confusion", truth, np.argmax(z, axis=1), classes)
             out.append(page.chart(f"Confusion matrix{of}", svg, "Rows held out; shade: share of the true class."))
+    if found is not None and (rises := found.get("importance", [])[:MOST_INPUTS]):
+        error = "log loss" if found["task"] != "regression" else "RMSE"
+        svg = charts.bars(
+            f"{tag}-importance", [(each["column"], each["rise"]) for each in rises], f"rise of the {error}"
+        )
+        note = "Rows held out, a column's values shuffled among them. Of two columns that say the same, one stands in."
+        out.append(page.chart(f"Columns that matter{of}", svg, note))
     steps, tau, taken = (_column(run, name) for name in ("step", "damping", "accepted"))
     svg = charts.damping(f"{tag}-damping", steps, tau[None], taken[None])
     note = "SCA’s damping looks after itself; a step that would do harm is not taken."
@@ -222,7 +232,10 @@ def _details(runs: list[Run]) -> list[str]:
                     ("hidden layers", f"{hidden}, {config.activation}"),
                     ("penalty", penalty),
                     ("iterations, batch", f"{config.steps:,}, {config.batch_size}"),
-                    ("held out", f"{100 * config.validation:g}% of the rows"),
+                    (
+                        "held out",
+                        f"{100 * config.validation:g}% of the rows to choose by, {100 * config.test:g}% to score on",
+                    ),
                     ("seed", str(config.seed)),
                     ("versions", f"{packages}, Python {env['python']}"),
                     ("machine", f"{env['system']}, {env['cores']} cores, {', '.join(env['devices'])}"),

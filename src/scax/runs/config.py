@@ -36,6 +36,7 @@ class TrainConfig:
     steps: int = 2000
     batch_size: int = 32
     validation: float = 0.2
+    test: float = 0.1
     keep: str = "best"
     seed: int = 0
     encoding: str = "utf-8"
@@ -46,10 +47,13 @@ class TrainConfig:
         for name, least, most in (
             ("l2", 0, 1e6), ("l1", 0, 1e6), ("log", 0, 1e6), ("group", 0, 1e6), ("steps", 1, 1e9),
             ("batch_size", 1, 1e6),
-            ("validation", 0, 0.9), ("seed", 0, 2**31 - 1), ("max_levels", 2, 100_000),
+            ("validation", 0, 0.9), ("test", 0, 0.9), ("seed", 0, 2**31 - 1), ("max_levels", 2, 100_000),
         ):  # fmt: skip
             if reason := outside(name.replace("_", "-"), getattr(self, name), least, most):
                 return reason
+        if round(self.validation + self.test, 9) > 0.9:
+            held = f"--validation {self.validation:g} and --test {self.test:g}"
+            return f"{held} leave too few rows to train on: together they must be at most 0.9."
         if self.keep not in KEEPS:
             return f"--keep is {self.keep!r}: choose {' or '.join(KEEPS)}."
         if self.task not in TASKS:
@@ -147,6 +151,7 @@ def load(path: Path) -> TrainConfig:
             raise RunFolderError(f"{path} {error}. Restore the file.") from None
     if lacking := [name for name in ("table", "target") if name not in values]:
         raise RunFolderError(f"{path} lacks {lacking[0]!r}: restore the file, or train again.")
+    values.setdefault("test", 0.0)  # a run that was started before rows were held out for the score
     config = TrainConfig(**values)
     if reason := config.problems():
         raise RunFolderError(f"{path}: {reason}")

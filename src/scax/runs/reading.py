@@ -27,7 +27,8 @@ class Data:
 
     preprocess: Preprocess
     feed: Rows | ShardFeed
-    held_out: tuple[np.ndarray, np.ndarray] | None
+    held_out: tuple[np.ndarray, np.ndarray] | None  # the best step is chosen by them
+    test: tuple[np.ndarray, np.ndarray] | None  # nothing is chosen by them
     rows: int
     digest: str
     warnings: tuple[str, ...] = ()  # sentences for people
@@ -66,10 +67,20 @@ def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path
         feed, rows = ShardFeed(Stream(shards, seed=config.seed), config.batch_size), shards.rows
         held = list(shards.held_out(max(1, min(HELD_OUT, IN_MEMORY // (16 * (preprocess.schema.width + 1))))))
     if rows < 1:
-        raise RunFolderError(f"{table.name} leaves no rows to train on: lower --validation.")
-    held_out = (held[0], held[1]) if held and len(held[0]) else None
+        raise RunFolderError(f"{table.name} leaves no rows to train on: lower --validation or --test.")
+    held_out, test = _divided((held[0], held[1]), config) if held else (None, None)
     warnings = _untrained(preprocess, feed.data.y) if isinstance(feed, Rows) else ()
-    return Data(preprocess, feed, held_out, rows, key, warnings)
+    return Data(preprocess, feed, held_out, test, rows, key, warnings)
+
+
+def _divided(held: tuple[np.ndarray, np.ndarray], config: TrainConfig) -> tuple[Any, Any]:
+    """(rows to choose by, rows to score on), each None where it is empty: the second drawn from the seed."""
+    count = len(held[0])
+    share = config.test / (config.validation + config.test) if count else 0.0
+    drawn = np.random.default_rng(config.seed).permutation(count) < round(share * count)
+    parts = ((held[0][rows], held[1][rows]) for rows in (~drawn, drawn))
+    first, second = (part if len(part[0]) else None for part in parts)
+    return first, second
 
 
 def _untrained(preprocess: Preprocess, y: Any) -> tuple[str, ...]:
@@ -81,7 +92,7 @@ def _untrained(preprocess: Preprocess, y: Any) -> tuple[str, ...]:
         return ()
     told = ", ".join(map(repr, gone[:5])) + (f" and {len(gone) - 5:,} more" if len(gone) > 5 else "")
     which = f"class {told} has" if len(gone) == 1 else f"classes {told} have"
-    advice = "Give more rows, hold out fewer (--validation), or try another --seed."
+    advice = "Give more rows, hold out fewer (--validation, --test), or try another --seed."
     return (f"The {which} no rows to train on, for all of them are held out, and will not be predicted. {advice}",)
 
 
@@ -90,7 +101,7 @@ def _rows(x: np.ndarray, y: np.ndarray, config: TrainConfig) -> Rows:
 
 
 def _split(config: TrainConfig) -> Split:
-    return Split(config.validation, config.seed)
+    return Split(round(config.validation + config.test, 9), config.seed)
 
 
 def digest(path: str) -> str:

@@ -52,12 +52,14 @@ from ..training.scores import SCORES, score
 from ..training.stopping import Best, Stopping
 from ..training.strength import MOST_ROWS, chosen, in_use, set_aside, summary
 from . import config as configs
+from . import scoring
 from .checks import check_folder, check_info, check_sizes
 from .config import TrainConfig
 from .reading import HELD_OUT, SHARDS, Data, digest, read
 
 RECORDS = 100
 WATCHED = 8192  # training rows the objective is measured on
+SHOWN = 2000  # rows held out whose outputs a report shows
 FINISHED = 65_536  # training rows on which a sparse run ends
 
 
@@ -257,6 +259,17 @@ class Session:
     def _outputs(self, solution: Any, x: np.ndarray) -> np.ndarray:
         return np.asarray(outputs(self.problem, solution, jnp.asarray(x)))
 
+    def _judged(self, solution: Any, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+        """Outputs and truth of some rows held out; scores and importance of columns, if nothing was chosen by them."""
+        pre, z = self.data.preprocess, self._outputs(solution, x)
+        shown, truth = (z, y) if pre.schema.target.classes else (pre.restore(z)[:, None], pre.restore(y))
+        found: dict[str, Any] = {
+            "outputs": np.round(shown[:SHOWN].astype(float), 6).tolist(),
+            "truth": np.round(truth[:SHOWN].astype(float), 6).tolist(),
+            "importance": scoring.importance(pre, lambda rows: self._outputs(solution, rows), x, y),
+        }
+        return found | ({} if self.data.test is None else {"test": scoring.scores(pre, z, y)})
+
     def finish(self) -> dict[str, Any]:
         """Write the model and the results."""
         hosts.meet()  # all records are written
@@ -273,6 +286,7 @@ class Session:
             final = min(records, key=lambda r: np.inf if r.get("validation_loss") is None else r["validation_loss"])
         if not self.problem.regularizer.is_smooth:
             final = final | self._kept(solution) | self._scores(solution)  # of the network with its zeros
+        held = {"validation": self.data.held_out, "test": self.data.test}
         results: dict[str, Any] = {
             "format": FORMAT,
             "kind": "train",
@@ -281,21 +295,15 @@ class Session:
             "network": list(self.net.widths),
             "weights": self.weights,
             "sparsity": in_use(self.net, solution),
-            "rows": {"train": self.data.rows, "validation": 0},
+            "rows": {"train": self.data.rows}
+            | {name: 0 if part is None else len(part[0]) for name, part in held.items()},
             "kept": kept,
             "final": final,
         }
         if self.path is not None:
             results["path"] = self.path
-        if self.data.held_out is not None:
-            x, y = self.data.held_out
-            results["rows"]["validation"] = len(x)
-            z = self._outputs(solution, x[:2000])
-            if self.data.task == "regression":
-                z = self.data.preprocess.restore(z)[:, None]
-                y = self.data.preprocess.restore(y)
-            results["outputs"] = np.round(z.astype(float), 6).tolist()
-            results["truth"] = np.round(y[:2000].astype(float), 6).tolist()
+        if (rows := self.data.test or self.data.held_out) is not None:
+            results |= self._judged(solution, *rows)
         if not hosts.first():
             return results
         name = SCORES[self.data.task].name
@@ -311,6 +319,16 @@ class Session:
         )
         write_json(self.folder / RESULTS, results)
         return results
+
+
+def lengthen(folder: Path, steps: int) -> None:
+    """Make a run one of more steps: it goes on from its checkpoint, and its model stays until it has another."""
+    config, done = configs.load(folder / configs.FILE), read_info(folder / CHECKPOINT)["step"]
+    if steps <= done:
+        raise RunFolderError(f"{folder} is at step {done:,}: --steps {steps:,} is not beyond it.")
+    longer = dataclasses.replace(config, steps=steps)
+    write_text(folder / configs.FILE, configs.to_toml(dataclasses.asdict(longer)), follow=False)
+    (folder / RESULTS).unlink(missing_ok=True)
 
 
 def penalty(config: TrainConfig, params: Any, strength: float | None = None) -> Regularizer:

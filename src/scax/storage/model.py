@@ -97,7 +97,11 @@ class Model:
                     f"(n, {self.widths[0]})."
                 )
             parts = [encoded]
-        return (network.forward(self.layers, self.activation, self.output, part) for part in parts)
+        return map(self.encoded_outputs, parts)
+
+    def encoded_outputs(self, x: np.ndarray) -> np.ndarray:
+        """Raw outputs [n, k] of rows that are encoded already, [n, d]."""
+        return network.forward(self.layers, self.activation, self.output, x)
 
     def predict(self, x: Any, tally: Tally | None = None) -> np.ndarray:
         """One prediction per row: a class as it stood in the table, or a number in the target's units.

@@ -68,6 +68,14 @@ class Score(TypedDict):
 class TrainRows(TypedDict):
     train: Count
     validation: Count
+    test: NotRequired[Count]
+
+
+class Importance(TypedDict):
+    """How much the error rises when the column's values are shuffled among the rows."""
+
+    column: str
+    rise: float
 
 
 class TrainResults(TypedDict):
@@ -83,6 +91,8 @@ class TrainResults(TypedDict):
     rows: TrainRows
     kept: Literal["best", "last"]
     final: dict[str, Number]
+    test: NotRequired[dict[str, Any]]  # scores on rows that nothing was chosen by
+    importance: NotRequired[list[Importance]]
     outputs: NotRequired[Matrix]
     truth: NotRequired[list[float]]
 

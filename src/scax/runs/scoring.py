@@ -1,0 +1,50 @@
+"""What a model is worth on rows with a known target: its scores, and the columns that they rest on. NumPy alone."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..storage.network import LINKS
+from ..tables import Preprocess
+from ..training.importance import permutation_importance
+from ..training.scores import class_scores, number_scores
+
+ROWS = 2000  # on which the importance of columns is measured
+COLUMNS = 500  # of more, it is not measured
+
+
+def scores(preprocess: Preprocess, z: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    """R², MAE, RMSE, …, or accuracy, log loss, AUC, …, of raw outputs z [n, k] against encoded targets y [n]."""
+    classes = preprocess.schema.target.classes
+    if not classes:
+        return number_scores(preprocess.restore(z), preprocess.restore(y))
+    return class_scores(_probabilities(z), y.astype(int), [str(c) for c in classes])
+
+
+def importance(
+    preprocess: Preprocess, outputs: Callable[[np.ndarray], np.ndarray], x: np.ndarray, y: np.ndarray
+) -> list[dict[str, Any]]:
+    """[{"column", "rise"}], the largest first: how much the RMSE, or the log loss, rises without the column.
+
+    Empty where there are more than `COLUMNS` columns, or a single row.
+    """
+    used = preprocess.schema.used
+    if len(used) > COLUMNS or len(x) < 2:
+        return []
+    x, y, name = x[:ROWS], y[:ROWS], "log loss" if preprocess.schema.target.classes else "RMSE"
+    ends = itertools.pairwise(itertools.accumulate((c.width for c in used), initial=0))
+    rise = permutation_importance(
+        lambda rows: float(scores(preprocess, outputs(rows), y)[name]), x, [slice(a, b) for a, b in ends]
+    )
+    order = np.argsort(-rise, kind="stable")
+    return [{"column": used[i].name, "rise": float(rise[i])} for i in order]
+
+
+def _probabilities(z: np.ndarray) -> np.ndarray:
+    """p [n, classes] of raw outputs: one output stands for two classes."""
+    if z.shape[1] > 1:
+        return LINKS["softmax"](z)
+    p = LINKS["logistic"](z)
+    return np.concatenate([1 - p, p], axis=1)
