@@ -2,7 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from . import checks
+from .losses import Loss
 from .problem import Problem
 from .rules.acceptance import Acceptance, AcceptanceRule, Descent, EveryFinite
 from .rules.base import Rule
@@ -30,6 +33,7 @@ def resolve_options(sca: "SCA") -> None:
     assign("step_size", None if sca.step_size is None else as_sequence("step_size", sca.step_size))
     assign("averaging", None if sca.averaging is None else as_sequence("averaging", sca.averaging))
     assign("damping", None if sca.damping is None else as_damping(sca.damping))
+    assign("curvature", _check_curvature(sca.curvature))
     assign("metric", as_metric(sca.metric))
     assign("carry", None if sca.carry is None else as_carry(sca.carry))
     if sca.mean_power is not None:
@@ -53,6 +57,8 @@ def _check_combination(sca: "SCA") -> None:
         raise ValueError(reason)
     if sca.parallel is not None:
         sca.parallel.check(sca)
+    if isinstance(sca.curvature, int) and (reason := _needs_exact(sca)):
+        raise ValueError(f"curvature={sca.curvature}: {reason}; leave curvature= out.")
     if sca.averaging is not None:
         warn_about_convergence(STEP_SIZE if sca.step_size is None else sca.step_size, sca.averaging)
     if sca.metric is not None and not sca.metric.automatic:
@@ -73,6 +79,41 @@ def _check_combination(sca: "SCA") -> None:
             "damping is 0 and the regularizer has no ridge: the surrogate has no unique minimizer. "
             "Give damping > 0, or add L2(strength) to the regularizer."
         )
+
+
+def _check_curvature(value: Any) -> str | int:
+    """ "auto", "exact" or a whole number of directions."""
+    if isinstance(value, str):
+        checks.choice("curvature", value, ["auto", "exact"])
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(
+            f"curvature must be 'auto', 'exact' or a whole number >= 1 of directions per row, got {value!r}."
+        )
+    return int(value)
+
+
+def _needs_exact(sca: "SCA") -> str | None:
+    """Why directions cannot be sampled, None where they can."""
+    loss = sca.problem.loss
+    if sca.surrogate == "full":
+        return "surrogate='full' linearizes the loss, and no Hessian is left to sample"
+    if type(loss).factor is Loss.factor and type(loss).directions is Loss.directions:
+        return f"{type(loss).__name__} has no factor() of its Hessian to draw directions from"
+    if len(sca.problem.names) > 1:
+        return "terms have outputs of their own, and their Hessians are kept whole"
+    if sca.problem.manifold is not None:
+        return "the manifold penalty compares all outputs of neighbors, which a few directions do not have"
+    if sca.blocks is not None and sca.blocks.own_batch:
+        return "blocks with own_batch=True need the columns of each block's own rows with all their outputs"
+    return None
+
+
+def active_curvature(sca: "SCA") -> str | int:
+    """The option; exact in place of "auto" where directions cannot be sampled, and where all rows leave no noise."""
+    if sca.curvature == "auto" and (sca.all_rows or _needs_exact(sca)):
+        return "exact"
+    return sca.curvature
 
 
 def active_rules(sca: "SCA") -> Rules:

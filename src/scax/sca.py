@@ -16,8 +16,8 @@ from jaxtyping import Array, Float, PyTree
 
 from . import checks, rules
 from ._struct import Number, static, struct
-from .linearize.network import NetworkFunction
-from .options import active_rules, resolve_options
+from .linearize.network import Directions, NetworkFunction
+from .options import active_curvature, active_rules, resolve_options
 from .problem import Problem
 from .rules.acceptance import Trial
 from .rules.base import Outcome, Reading, Rule, Seen
@@ -27,6 +27,7 @@ from .solvers import Auto, Solver
 from .solvers.plan import plan_step
 from .state import Info, State
 from .surrogate import LinearizedBatch, LinearSurrogate, Surrogate, build_linear_surrogate, build_surrogate
+from .surrogate.sampled import at_rest, step_key
 
 
 @struct
@@ -48,6 +49,9 @@ class SCA:
     blocks      None, or Blocks(count, by=…, active=…, redraw=…), solved side by side
     parallel    None, or Parallel(mesh, scheme=…): the step spread over devices
     acceptance  True, False (every finite step is taken), or an Acceptance with its own bounds
+    curvature   how much of the loss's Hessian each row brings into the system: "exact"; r, a whole number: r random
+                directions per row with the same mean, the gradient exact, L·r equations in place of L·K; "auto", the
+                default: exact where L·K is small, one direction where it is not
     all_rows    whether every batch holds all rows: what is left out is then Levenberg–Marquardt's (α = 1, β = 0, τ by
                 the gain ratio, the last iterate), and `info.status` says when nothing is left to gain; `train` sets it
     """
@@ -68,6 +72,7 @@ class SCA:
     blocks: Blocks | None = static(default=None)
     parallel: Parallel | None = static(default=None)
     acceptance: Any = True
+    curvature: str | int = static(default="auto")
     all_rows: bool = static(default=False)
 
     def __post_init__(self):
@@ -136,6 +141,7 @@ class SCA:
             memory_rows=0 if state.rules.memory is None else state.rules.memory.squares.shape[0],
             blocks=blocks,
             full=self.surrogate == "full",
+            curvature=active_curvature(self),
             rules=f"{active_rules(self).clock.explain()}; damping {type(active_rules(self).damping).__name__}",
         )
 
@@ -243,10 +249,21 @@ def _linearize(sca: SCA, state: State, batch: Any) -> tuple[LinearizedBatch, Sol
         block_width=None if state.blocks is None else state.blocks.index.shape[1],
         own_batches=sca.blocks is not None and sca.blocks.own_batch,
         full=sca.surrogate == "full",
+        curvature=active_curvature(sca),
     )
-    lin = devices.linearize(network, w, rows, plan)
     outputs_at = lambda w: devices.outputs(network, w, rows)
-    return LinearizedBatch.of(problem, w, batch, pairs, lin, outputs_at), plan.solver
+    if plan.directions is None:
+        lin = devices.linearize(network, w, rows, plan)
+        return LinearizedBatch.of(problem, w, batch, pairs, lin, outputs_at), plan.solver
+
+    def sample(z, y):
+        assert plan.directions is not None
+        directions = problem.loss.directions(z, y, step_key(state.count), plan.directions)
+        return at_rest(devices.linearize(Directions.of(network), w, (rows, directions), plan))
+
+    return LinearizedBatch.of(
+        problem, w, batch, pairs, devices.passes(network, w, rows), outputs_at, sample
+    ), plan.solver
 
 
 def _weigh(here: LinearizedBatch, active: rules.Rules, state: State) -> tuple[LinearizedBatch, rules.RuleStates]:

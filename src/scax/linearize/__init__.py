@@ -8,6 +8,7 @@ from .base import Linearization as Linearization
 from .dense import Dense as Dense
 from .matrix_free import MatrixFree as MatrixFree
 from .memory_rows import WithMemoryRows as WithMemoryRows
+from .network import Directions as Directions
 from .network import NetworkFunction
 from .pairs import WithPairs as WithPairs
 from .stacked import StackedMatrixFree as StackedMatrixFree

@@ -19,7 +19,7 @@ class Dense(Linearization):
         """Sample by sample: row i of J needs only row i of x."""
 
         def one(row):
-            z, vjp = jax.vjp(lambda leaves: network.of_leaves(leaves, row[None])[0], network.split(w))
+            z, vjp = jax.vjp(lambda leaves: network.of_one(leaves, row), network.split(w))
             (rows,) = jax.vmap(vjp)(jnp.eye(z.shape[0], dtype=z.dtype))  # leaf by leaf: slices of w would be padded
             return z, jnp.concatenate([leaf.reshape(z.shape[0], -1) for leaf in rows], axis=1)
 

@@ -1,5 +1,7 @@
 """J only as a product, for networks and batches where neither J nor JJᵀ fits."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -12,7 +14,7 @@ from .network import NetworkFunction
 class MatrixFree(Linearization):
     """J δ by `jax.linearize`, Jᵀ v by its transpose: one forward or backward pass each, nothing stored."""
 
-    def __init__(self, network: NetworkFunction, w: Float[Array, "q"], x: Array):
+    def __init__(self, network: NetworkFunction, w: Float[Array, "q"], x: Any):
         self.network, self.w, self.x, self.size = network, w, x, w.shape[0]
         self.outputs, self._jvp = jax.linearize(lambda w: network(w, x), w)
         self._vjp = jax.linear_transpose(self._jvp, w)
@@ -27,13 +29,18 @@ class MatrixFree(Linearization):
         return Dense.of(self.network, self.w, self.x).matrix
 
     def on(self, rows):
-        return Dense.of(self.network, self.w, self.x[rows])  # no other row's Jacobian is formed
+        return Dense.of(
+            self.network, self.w, jax.tree.map(lambda a: a[rows], self.x)
+        )  # no other row's Jacobian is formed
 
     def gram(self):
         return Dense.of(self.network, self.w, self.x).gram()
 
     def row_squares(self):
-        return jax.lax.map(lambda row: Dense.of(self.network, self.w, row[None]).row_squares()[0], self.x)
+        return jax.lax.map(lambda row: self._one(row).row_squares()[0], self.x)
+
+    def _one(self, row: Any) -> Dense:
+        return Dense.of(self.network, self.w, jax.tree.map(lambda a: a[None], row))
 
     def weighted_squares(self, weight, seed):
         # With random signs ε, E‖Jᵀ(v ∘ ε)‖² = Σ v_i² ‖J_i‖²: a backward pass instead of one per row. What all samples
@@ -48,6 +55,6 @@ class MatrixFree(Linearization):
     def column_squares(self, scale):
         def add(total, sample):
             row, s = sample
-            return total + Dense.of(self.network, self.w, row[None]).column_squares(s[None]), None
+            return total + self._one(row).column_squares(s[None]), None
 
         return jax.lax.scan(add, jnp.zeros_like(self.w), (self.x, scale))[0]

@@ -50,9 +50,7 @@ class Plan:
     @staticmethod
     def of(network: NetworkFunction, leaves: tuple, row: Any, rows: int) -> "Plan":
         """Read the network for one sample, and hold each parameter the way that costs least for `rows` samples."""
-        jaxpr, shape = jax.make_jaxpr(lambda leaves, row: network.of_leaves(leaves, row[None])[0], return_shape=True)(
-            leaves, row
-        )
+        jaxpr, shape = jax.make_jaxpr(network.of_one, return_shape=True)(leaves, row)
         uses, relations = find_uses(jaxpr.jaxpr, len(leaves)), {}
         for leaf, found in list(uses.items()):
             pairs = {
@@ -174,11 +172,11 @@ def cross_gram(a: Layer, b: Layer, relation: str) -> Float[Array, "n k m k"]:
 class Structured(Linearization):
     """J held parameter by parameter: layers where the network allows, columns where it does not. Always exact."""
 
-    def __init__(self, network: NetworkFunction, w: Float[Array, "q"], x: Array, rows: int | None = None):
+    def __init__(self, network: NetworkFunction, w: Float[Array, "q"], x: Any, rows: int | None = None):
         """`rows`: of the whole batch, where x is a device's share of it."""
         self.network, self.size = network, w.shape[0]
         leaves = self.leaves = network.split(w)
-        self.plan = plan = Plan.of(network, leaves, jax.ShapeDtypeStruct(x.shape[1:], x.dtype), rows or x.shape[0])
+        self.plan = plan = Plan.of(network, leaves, one_row(x), rows or jax.tree.leaves(x)[0].shape[0])
         by_path = {use.path: use for found in plan.uses.values() for use in found}
         silent = {path: jnp.zeros(use.repeats + use.out_shape, use.out_dtype) for path, use in by_path.items()}
 
@@ -187,7 +185,7 @@ class Structured(Linearization):
                 full = list(leaves)
                 for i, leaf in zip(plan.columns, columns, strict=True):
                     full[i] = leaf
-                (z,), met = evaluate(plan.jaxpr, [*full, row], by_path, probes)
+                (z,), met = evaluate(plan.jaxpr, [*full, *jax.tree.leaves(row)], by_path, probes)
                 return z, met
 
             z, backward, met = jax.vjp(forward, [leaves[i] for i in plan.columns], silent, has_aux=True)
@@ -270,6 +268,11 @@ class Structured(Linearization):
                 parts.append(columns[..., start : start + size])
                 start += size
         return jnp.concatenate(parts, axis=-1)
+
+
+def one_row(x: Any) -> Any:
+    """The shapes of a single row of x."""
+    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), x)
 
 
 def added(parts: list[Array]) -> Array:

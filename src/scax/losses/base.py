@@ -1,5 +1,6 @@
 """What a loss knows about itself: one value per sample, never an average."""
 
+import math
 from typing import Any
 
 import jax
@@ -45,6 +46,18 @@ class Loss:
     def remainder(self, z: Float[Array, "n k"], y: Float[Array, "n k"]) -> Float[Array, "n k"] | None:
         """r, the part of g outside the range of Fᵀ; None where there never is one."""
         return None
+
+    def pull_factor(
+        self, z: Float[Array, "n k"], y: Float[Array, "n k"], e: Float[Array, "n r k"]
+    ) -> Float[Array, "n r k"]:
+        """Fᵀe for r vectors e a row."""
+        factor = self.factor(z, y)
+        return factor[:, None] * e if factor.ndim == 2 else jnp.einsum("nab,nra->nrb", factor, e)
+
+    def directions(self, z: Float[Array, "n k"], y: Float[Array, "n k"], key: Array, r: int) -> Float[Array, "n r k"]:
+        """r random directions a row that stand for its Hessian: E[CᵀC] = ∇²l, C_i [r, k]; Fᵀε/√r with signs ε."""
+        signs = jax.random.rademacher(key, (z.shape[0], r, z.shape[1]), z.dtype)
+        return self.pull_factor(z, y, signs) / math.sqrt(r)
 
     def targets(self, y: Array, k: int) -> Float[Array, "n k"]:
         """y as the formulas want it: [n, k]."""

@@ -1,5 +1,7 @@
 """Cross-entropy over k classes, on logits."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,6 +39,17 @@ class Softmax(Loss):
     def whitened(self, z, y):
         p = _probabilities(z)
         return (p - y) / jnp.sqrt(p)
+
+    def pull_factor(self, z, y, e):
+        """Fᵀe = √p ∘ e − p (√pᵀe), no k×k matrix formed."""
+        p = _probabilities(z)[:, None]
+        scaled = jnp.sqrt(p) * e
+        return scaled - p * jnp.sum(scaled, axis=2, keepdims=True)
+
+    def directions(self, z, y, key, r):
+        """(e_ŷ − p)/√r with labels ŷ drawn from p: E[(e_ŷ − p)(e_ŷ − p)ᵀ] = P − ppᵀ, and no factor is formed."""
+        labels = jax.random.categorical(key, z[:, None], shape=(z.shape[0], r))
+        return (jax.nn.one_hot(labels, z.shape[1], dtype=z.dtype) - jax.nn.softmax(z)[:, None]) / math.sqrt(r)
 
     def targets(self, y, k):
         return jax.nn.one_hot(y, k) if y.ndim == 1 else y

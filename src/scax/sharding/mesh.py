@@ -13,11 +13,11 @@ from jaxtyping import Array, Float
 from .. import checks
 from .._compat import flat_mesh, shard_map
 from ..batch import Batch, TermBatch
-from ..linearize import Linearization, linearize
+from ..linearize import Linearization, MatrixFree, linearize
 from ..linearize.network import NetworkFunction
 from ..solvers import Auto, Direct, Solution, Solver
 from ..solvers.plan import StepPlan
-from .shares import Shared, gather_rows, own_rows
+from .shares import Shared, SharedPasses, gather_rows, own_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +112,12 @@ class Parallel:
         if self.scheme == "exact":
             return Shared(network, w, x, plan.form, self.axis, self.units)
         return linearize(network, w, x, plan.form)
+
+    def passes(self, network: NetworkFunction, w: Float[Array, "q"], x: Array) -> Linearization:
+        """f, and products with J by passes of each device's rows through the network."""
+        if self.scheme != "exact":
+            return MatrixFree(network, w, x)
+        return SharedPasses(network, w, x, self.axis, self.units)
 
     def outputs(self, network: NetworkFunction, w: Float[Array, "q"], x: Any) -> Float[Array, "n k"]:
         """f on all rows at other weights."""

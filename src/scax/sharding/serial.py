@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxtyping import Array, Float
 
-from ..linearize import Linearization, WithGram, linearize
+from ..linearize import Linearization, MatrixFree, WithGram, linearize
 from ..linearize.network import NetworkFunction
 from ..solvers import Solution, Solver
 from ..solvers.plan import StepPlan
@@ -25,6 +25,10 @@ class Serial:
     def linearize(self, network: NetworkFunction, w: Float[Array, "q"], x: Any, plan: StepPlan) -> Linearization:
         lin = linearize(network, w, x, plan.form)
         return WithGram(lin) if plan.uses_gram else lin
+
+    def passes(self, network: NetworkFunction, w: Float[Array, "q"], x: Array) -> Linearization:
+        """f, and products with J by passes through the network."""
+        return MatrixFree(network, w, x)
 
     def outputs(self, network: NetworkFunction, w: Float[Array, "q"], x: Any) -> Float[Array, "n k"]:
         return network(w, x)

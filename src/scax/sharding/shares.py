@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..linearize import Dense, Linearization, Structured
+from ..linearize import Dense, Linearization, MatrixFree, Structured
 from ..linearize.base import exact
 from ..linearize.network import NetworkFunction
 from ..linearize.structured import Layer, added, cross_gram
@@ -26,9 +26,9 @@ from ..linearize.structured import Layer, added, cross_gram
 class Shared(Linearization):
     """The same J as one device would have, to rounding. `gram_and_jvp` and `vjp` are one message each."""
 
-    def __init__(self, network: NetworkFunction, w: Float[Array, "q"], x: Array, form: str, axis: str, units: int):
+    def __init__(self, network: NetworkFunction, w: Float[Array, "q"], x: Any, form: str, axis: str, units: int):
         self.axis, self.unit, self.size = axis, (jax.lax.axis_index(axis), units), w.shape[0]
-        n, mine = x.shape[0], own_rows(x, axis, units)
+        n, mine = jax.tree.leaves(x)[0].shape[0], own_rows(x, axis, units)
         self.own = own = Structured(network, w, mine, n) if form == "structured" else Dense.of(network, w, mine)
         layers, held = (own.layers, own.leaves) if isinstance(own, Structured) else ({}, ())
         met = [a for uses in layers.values() for use in uses for a in (use.inputs, use.sensitivities) if a is not None]
@@ -130,15 +130,34 @@ class Shared(Linearization):
         return self._row_squares
 
 
+class SharedPasses(Linearization):
+    """f of all rows, Jδ and Jᵀv, each device passing its own rows forward and backward."""
+
+    def __init__(self, network: NetworkFunction, w: Float[Array, "q"], x: Array, axis: str, units: int):
+        self.axis, self.unit, self.size = axis, (jax.lax.axis_index(axis), units), w.shape[0]
+        self.own = MatrixFree(network, w, own_rows(x, axis, units))
+        self.outputs = gather_rows([self.own.outputs], axis, x.shape[0])[0]
+
+    def jvp(self, delta):
+        return gather_rows([self.own.jvp(delta)], self.axis, self.outputs.shape[0])[0]
+
+    def vjp(self, v):
+        return jax.lax.psum(self.own.vjp(_own(v, 0, self.unit)), self.axis)
+
+
 #: Columns of a materialized Jacobian up to which all devices get all of them, which saves a message.
 FEW = 512
 
 
-def own_rows(x: Array, axis: str, units: int) -> Array:
+def own_rows(x: Any, axis: str, units: int) -> Any:
     """This device's share of the rows; the last ones are filled up with the first row again."""
-    width = math.ceil(x.shape[0] / units)
-    filled = jnp.concatenate([x, jnp.repeat(x[:1], width * units - x.shape[0], axis=0)])
-    return jax.lax.dynamic_slice_in_dim(filled, jax.lax.axis_index(axis) * width, width)
+
+    def own(x):
+        width = math.ceil(x.shape[0] / units)
+        filled = jnp.concatenate([x, jnp.repeat(x[:1], width * units - x.shape[0], axis=0)])
+        return jax.lax.dynamic_slice_in_dim(filled, jax.lax.axis_index(axis) * width, width)
+
+    return jax.tree.map(own, x)
 
 
 def gather_rows(parts: list[Array], axis: str, n: int) -> list[Array]:

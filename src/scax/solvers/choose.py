@@ -81,7 +81,7 @@ def _cheapest_smooth(dimensions: Dimensions) -> tuple[Solver, str]:
     if is_small and len(fitting) > 1:
         del fitting["cg"]
     best = min(fitting, key=lambda name: fitting[name].multiply_adds)
-    how = "one solve" if dimensions.problem.loss.is_quadratic else "Newton"
+    how = "one solve" if dimensions.takes_one_solve else "Newton"
     return SOLVERS[best], f"{how}: {table[best]}, the least of {', '.join(sorted(fitting))}"
 
 

@@ -34,6 +34,11 @@ class Dimensions:
     weights: int
     plan: Plan | None = None  # how the structured form would hold J; None where it cannot be used (blocks)
     memory_rows: int = 0
+    is_quadratic: bool | None = None  # whether one solve is the solution; None: as of the loss
+
+    @property
+    def takes_one_solve(self) -> bool:
+        return self.problem.loss.is_quadratic if self.is_quadratic is None else self.is_quadratic
 
     @property
     def equations(self) -> int:
@@ -60,7 +65,7 @@ def costs(dimensions: Dimensions) -> dict[str, Cost]:
     """The cost of solving a smooth surrogate, by solver."""
     m, q = dimensions.rows * dimensions.outputs, dimensions.weights
     r = dimensions.memory_rows * dimensions.outputs
-    solves = 1 if dimensions.problem.loss.is_quadratic else NEWTON_ITERATIONS
+    solves = 1 if dimensions.takes_one_solve else NEWTON_ITERATIONS
     iterations = CG_ITERATIONS * (STIFF if r else 1)
     small = solves * (m + r) ** 3 / 3 / FACTORIZATION
     one_pass = q if dimensions.plan is None else dimensions.plan.one_pass  # of one row

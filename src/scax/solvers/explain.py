@@ -23,6 +23,7 @@ def explain(
     blocks: tuple[int, str, int] | None = None,
     full: bool = False,
     rules: str = "",
+    curvature: str | int = "exact",
 ) -> str:
     """The sizes of a step on inputs `x`, the solver and the reason, what each solver would cost, and how the network
     was read. `blocks` are their number, what they are made of and the weights in the largest; `rules` is a line about
@@ -35,10 +36,13 @@ def explain(
     rows = n + (0 if pairs is None else pairs.left.shape[0])
     width = None if blocks is None else blocks[2]
     inputs = x if pairs is None else problem.rows(Batch(x, jnp.zeros((n, 1)), None, pairs))[0]
-    plan = plan_step(solver, network, w, inputs, rows, memory_rows=memory_rows, block_width=width, full=full)
+    plan = plan_step(
+        solver, network, w, inputs, rows, memory_rows=memory_rows, block_width=width, full=full, curvature=curvature
+    )
     outputs, sizes = plan.dimensions.outputs, plan.dimensions
 
-    lines = [f"batch L = {n}, outputs K = {outputs}, weights Q = {w.shape[0]}"]
+    every = jax.eval_shape(network, w, inputs).shape[1]
+    lines = [f"batch L = {n}, outputs K = {every}, weights Q = {w.shape[0]}"]
     if len(problem.names) > 1:
         each = ", ".join(f"{name} {x[name].shape[0]} rows" for name in problem.names)
         lines.append(f"terms: {each}; J is materialized ({n * outputs}×{w.shape[0]} numbers) unless products do")
@@ -48,6 +52,9 @@ def explain(
         lines.append(f"blocks: {blocks[0]} by {blocks[1]}, at most {blocks[2]} weights each")
     if memory_rows and not full:
         lines.append(f"metric: {memory_rows} rows remembered from past batches beside the batch's {n}")
+    if plan.curvature:
+        how = "exact" if plan.directions is None else f"{plan.directions} sampled per row"
+        lines.append(f"curvature {how}: {plan.curvature}")
     if rules:
         lines.append(f"rules: {rules}")
     lines.append(f"solver {plan.solver.name}: {plan.reason}")

@@ -6,11 +6,14 @@ from typing import Any
 import jax
 from jaxtyping import Array, Float
 
-from ..linearize.network import NetworkFunction
-from ..linearize.structured import Plan
+from ..linearize.network import Directions, NetworkFunction
+from ..linearize.structured import Plan, one_row
 from .base import Solver
 from .closed_form import ClosedForm
 from .cost import Dimensions
+
+#: L·K equations above which `curvature="auto"` samples.
+MANY_EQUATIONS = 2048
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +25,8 @@ class StepPlan:
     form: str  # of J
     uses_gram: bool
     dimensions: Dimensions
+    directions: int | None = None  # sampled per row in place of its Hessian; None: exact
+    curvature: str = ""  # and why
 
 
 def plan_step(
@@ -35,6 +40,7 @@ def plan_step(
     block_width: int | None = None,
     own_batches: bool = False,
     full: bool = False,
+    curvature: str | int = "exact",
 ) -> StepPlan:
     """The plan for inputs `x` that make `rows` rows of the loss and the neighbor pairs.
 
@@ -42,24 +48,47 @@ def plan_step(
     block_width  weights in a block; None where all weights are solved for at once
     own_batches  every block differentiates its own rows alone
     full         the loss is linearized as well
+    curvature    "exact", "auto", or a number of sampled directions per row
     """
-    outputs = jax.eval_shape(network, w, x).shape[1]
-    dimensions = Dimensions(network.problem, rows, outputs, w.shape[0] if block_width is None else block_width)
+    outputs, inputs = jax.eval_shape(network, w, x).shape[1], x
+    width = w.shape[0] if block_width is None else block_width
+    dimensions = Dimensions(network.problem, rows, outputs, width)
     if full:
         return StepPlan(ClosedForm(), "the full linearization is solved by one prox", "matrix-free", False, dimensions)
+    directions, why = choose_curvature(curvature, rows, outputs)
+    if directions is not None:
+        network, outputs = Directions.of(network), directions
+        inputs = (x, jax.ShapeDtypeStruct((x.shape[0], directions, dimensions.outputs), w.dtype))
+        dimensions = Dimensions(network.problem, rows, outputs, width, is_quadratic=True)
     if block_width is None:
         memory_rows = -(-memory_rows // outputs)
         # derivatives of a network are not read as layers: J of several terms is materialized
-        plan = None if len(network.problem.names) > 1 else _read(network, w, x, rows)
+        plan = None if len(network.problem.names) > 1 else _read(network, w, inputs, rows)
         dimensions = dataclasses.replace(dimensions, plan=plan, memory_rows=memory_rows)
     choice = solver.choose(dimensions)
     form = choice.solver.form
     if block_width is not None:
         form = "matrix-free" if own_batches else "dense"  # each block takes its columns of J, or forms its own rows
     uses_gram = choice.solver.uses_gram and block_width is None
-    return StepPlan(choice.solver, choice.reason, form, uses_gram, dimensions)
+    return StepPlan(choice.solver, choice.reason, form, uses_gram, dimensions, directions, why)
 
 
 def _read(network: NetworkFunction, w: Any, x: Any, rows: int) -> Plan:
     leaves = jax.eval_shape(network.split, w)
-    return Plan.of(network, leaves, jax.ShapeDtypeStruct(x.shape[1:], x.dtype), rows)
+    return Plan.of(network, leaves, one_row(x), rows)
+
+
+def choose_curvature(curvature: str | int, rows: int, outputs: int) -> tuple[int | None, str]:
+    """(directions sampled per row, why); None for the exact Hessian."""
+    if curvature == "exact":
+        return None, "asked for"
+    if outputs == 1:
+        return None, "one output has one direction"
+    if isinstance(curvature, str):
+        equations = rows * outputs
+        if equations <= MANY_EQUATIONS:
+            return None, f"L·K = {equations} equations are few"
+        return 1, f"L·K = {equations} equations are many, and one random direction a row leaves L = {rows}"
+    if curvature >= outputs:
+        return None, f"{curvature} directions are no fewer than K = {outputs} outputs"
+    return int(curvature), "asked for"

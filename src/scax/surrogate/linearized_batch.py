@@ -1,6 +1,7 @@
 """A batch with the network linearized on it: what the convex problem of a step is made of, and what rules may ask."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import jax
@@ -11,6 +12,7 @@ from ..batch import Batch, Pairs, TermBatch
 from ..linearize import Linearization
 from ..linearize.base import exact
 from ..problem import Problem
+from .sampled import SampledCurvature
 
 #: Of more rows than this, twice as many combinations of them as a curvature memory has stand for all.
 MANY_ROWS = 64
@@ -28,6 +30,7 @@ class LinearizedBatch:
     targets: Float[Array, "l _"]  # of several terms with the term's number beside them
     shares: Float[Array, "l"]  # Σ = 1, or Σ of the terms' weights
     outputs_at: Callable[[Float[Array, "q"]], Float[Array, "n k"]]  # f of all rows at other weights
+    sampled: SampledCurvature | None = None  # where a few directions stand for each row's Hessian
 
     @staticmethod
     def of(
@@ -37,16 +40,25 @@ class LinearizedBatch:
         pairs: Pairs | None,
         lin: Linearization,
         outputs_at: Callable[[Float[Array, "q"]], Float[Array, "n k"]],
+        sample: Callable[[Float[Array, "n k"], Float[Array, "l k"]], Linearization] | None = None,
     ) -> "LinearizedBatch":
-        """The targets are brought into the outputs' own shape and precision."""
+        """The targets are brought into the outputs' own shape and precision; `sample` gives J̃ of outputs and targets,
+        where curvature is sampled."""
         targets = problem.targets(batch, lin.outputs.shape[1], lin.outputs.dtype)
-        return LinearizedBatch(
+        here = LinearizedBatch(
             problem.on(batch), w, batch, pairs, lin, targets, problem.shares(batch, w.dtype), outputs_at
         )
+        return here if sample is None else here._sampled(sample(lin.outputs, targets))
+
+    def _sampled(self, lin: Linearization) -> "LinearizedBatch":
+        """The same with J̃ in place of the loss's Hessian."""
+        exact = dataclasses.replace(self, sampled=None)
+        return dataclasses.replace(self, sampled=SampledCurvature(lin, exact.gradient()))
 
     def with_weights(self, weights: Float[Array, "terms"]) -> "LinearizedBatch":
         """The same with other weights of the terms."""
-        return dataclasses.replace(self, shares=self.problem.shares(self.batch, self.w.dtype, weights))
+        here = dataclasses.replace(self, shares=self.problem.shares(self.batch, self.w.dtype, weights))
+        return here if here.sampled is None else here._sampled(here.sampled.lin)
 
     def term_losses(self) -> dict[str, Float[Array, ""]]:
         """Each term's average loss at w_n, without its weight."""
@@ -78,6 +90,8 @@ class LinearizedBatch:
 
     def gradient(self) -> Float[Array, "q"]:
         """1/L Σ ∇l_i(w_n): the loss's gradient, without regularizers."""
+        if self.sampled is not None:
+            return self.sampled.gradient
         slope = self.shares[:, None] * self.problem.loss.gradient(self.outputs, self.targets)
         return self.lin.vjp(self._padded(slope))
 
@@ -115,7 +129,10 @@ class LinearizedBatch:
         """S = ½ tr ∇² of the batch's average loss at w_n, the network linearized: Σ_i s_i ½ Σ_k H_ikk ‖J_ik‖².
 
         H is the loss's Hessian in z; the products of different outputs' rows are left out, for S is a scale, no bound.
+        Of sampled curvature, Σ_i s_i ½ ‖C_i J_i‖²: its mean is ½ tr JᵀHJ.
         """
+        if self.sampled is not None:
+            return self.sampled.lin.weighted_squares(self._sampled_weights(), seed)
         return self.lin.weighted_squares(self._padded(self.shares[:, None] * self._half_hessian()), seed)
 
     def spread(self, seed: Int[Array, ""]) -> Float[Array, ""]:
@@ -127,7 +144,7 @@ class LinearizedBatch:
         whole, outputs = self.curvature(seed), self.outputs.shape[1]
         signs = jax.random.rademacher(jax.random.key(seed), (outputs,), whole.dtype)
         signs = signs if outputs > 1 else jnp.ones_like(signs)
-        root = self.shares[:, None] * jnp.sqrt(self._half_hessian()) * signs
+        root = self.shares[:, None] * self._half_root(signs)
         common = self.lin.vjp_norm_squared(self._padded(root))
         rows = self.effective_rows()
         # about the mean of L rows S is too small by the factor 1 − 1/L; a hundredth of S: signs may say too much
@@ -144,10 +161,13 @@ class LinearizedBatch:
             zero = jnp.zeros((), self.w.dtype)
             return zero, zero
         loss, regularizer, n = self.problem.loss, self.problem.regularizer, self.batch.size
-        change = self.lin.jvp(delta)[:n]  # Jδ
-        factor = loss.factor(self.outputs, self.targets)
-        curved = factor * change if factor.ndim == 2 else jnp.einsum("nab,nb->na", factor, change)
-        slope = self.shares @ jnp.sum(loss.gradient(self.outputs, self.targets) * change, axis=1)
+        if self.sampled is not None:
+            curved, slope = self.sampled.lin.jvp(delta), self.sampled.gradient @ delta  # E‖CJδ‖² = δᵀJᵀHJδ
+        else:
+            change = self.lin.jvp(delta)[:n]  # Jδ
+            factor = loss.factor(self.outputs, self.targets)
+            curved = factor * change if factor.ndim == 2 else jnp.einsum("nab,nb->na", factor, change)
+            slope = self.shares @ jnp.sum(loss.gradient(self.outputs, self.targets) * change, axis=1)
         bend = self.shares @ jnp.sum(curved**2, axis=1)
         if not regularizer.is_smooth:
             slope = slope + regularizer.nonsmooth(self.w + delta) - regularizer.nonsmooth(self.w)
@@ -158,15 +178,31 @@ class LinearizedBatch:
     def weighted_rows(self, few: int, seed: Int[Array, ""]) -> Float[Array, "p q"]:
         """R with RᵀR = JᵀWJ, W = s½H; of many rows, R = Qᵀ√W J with Q a basis of √W J Ω, Ω random: most of it is in
         there."""
-        root = jnp.sqrt(self.shares[:, None] * self._half_hessian())
+        lin, weight = self.lin, self.shares[:, None] * self._half_hessian()
+        if self.sampled is not None:
+            lin, weight = self.sampled.lin, self._sampled_weights()
+        root = jnp.sqrt(weight)
         n, k = root.shape
         combined = jnp.eye(n * k, dtype=root.dtype)
         if n * k > max(MANY_ROWS, few):
-            omega = jax.random.normal(jax.random.key(seed), (few, self.lin.size), root.dtype)
-            products = root * jax.vmap(self.lin.jvp)(omega)[:, :n]
+            omega = jax.random.normal(jax.random.key(seed), (few, lin.size), root.dtype)
+            products = root * jax.vmap(lin.jvp)(omega)[:, :n]
             combined = _basis(products.reshape(few, n * k).T).T
         combined = combined.reshape(-1, n, k) * root
-        return jax.vmap(self.lin.vjp)(jax.vmap(self._padded)(combined))
+        extra = lin.outputs.shape[0] - n
+        return jax.vmap(lin.vjp)(jnp.pad(combined, ((0, 0), (0, extra), (0, 0))))
+
+    def _sampled_weights(self) -> Float[Array, "l r"]:
+        """½ s_i for every direction: √½ C_i J_i are the rows."""
+        assert self.sampled is not None
+        return jnp.broadcast_to(self.shares[:, None] / 2, self.sampled.lin.outputs.shape)
+
+    def _half_root(self, signs: Float[Array, "k"]) -> Float[Array, "l k"]:
+        """√(½ H_ikk) ε_k; where curvature is sampled √½ Fᵀε, of which the whole Hessian is the mean square."""
+        if self.sampled is None:
+            return jnp.sqrt(self._half_hessian()) * signs
+        signs = jnp.broadcast_to(signs / math.sqrt(2), (self.batch.size, 1, signs.shape[0]))
+        return self.problem.loss.pull_factor(self.outputs, self.targets, signs)[:, 0]
 
     def _half_hessian(self) -> Float[Array, "l k"]:
         """½ H_ikk of every row: H_kk = Σ_j F_jk²."""

@@ -22,6 +22,7 @@ from ..regularizers import Regularizer
 from ..rules.rules import Proposal
 from .datafit import Datafit
 from .linearized_batch import LinearizedBatch
+from .sampled import HalfSquare
 
 Vector = Float[Array, "q"]
 
@@ -141,6 +142,10 @@ def build_surrogate(
         lin = WithPairs(lin, here.pairs, here.batch.size)
     regularizer = problem.regularizer.majorizer(w)
     past = None if memory is None else (1 - ρ) * memory
+    if here.sampled is not None:  # ρ (∇ᵀδ + ½ Σ s ‖CJδ‖²)
+        lin, slope = here.sampled.lin, ρ * here.sampled.gradient
+        datafit = Datafit(HalfSquare(), jnp.zeros_like(lin.outputs), ρ * here.shares)
+        past = slope if past is None else past + slope
     center = None if carried is None else proposal.carry * carried  # βδ_prev
     if proposal.memory is None or proposal.memory_weight is None:
         return Surrogate.of(datafit, lin, w, past, center, proposal.damping, regularizer)

@@ -1,0 +1,147 @@
+"""Sampled curvature: the mean is the Hessian, the gradient is exact, and every form of J takes the same step."""
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scax
+from scax.sca import _linearize, convex_problem
+
+KEY = jax.random.key(0)
+NET = scax.MLP((4, 5, 3))
+PARAMS = NET.init(KEY)
+X = jax.random.normal(KEY, (6, 4))
+LABELS = jax.random.randint(KEY, (6,), 0, 3)
+ONE_HOT = jax.nn.one_hot(LABELS, 3)
+SIGNS = jnp.asarray(list(itertools.product((-1.0, 1.0), repeat=3)))  # all there are: means over them are exact
+SOFTMAX = scax.Problem(NET.apply, scax.Softmax(), scax.L2(1e-2))
+
+
+@pytest.mark.parametrize("loss", [scax.Squared(), scax.Logistic(), scax.Poisson(), scax.Huber(0.5), scax.Softmax()])
+def test_signs_have_the_hessian_as_mean(loss):
+    z = jax.random.normal(KEY, (6, 3))
+    rows = loss.pull_factor(z, ONE_HOT, jnp.broadcast_to(SIGNS, (6, 8, 3)))
+    hessian = jax.vmap(jax.hessian(lambda z, y: loss.value(z[None], y[None])[0]))(z, ONE_HOT)
+    np.testing.assert_allclose(jnp.einsum("nek,nel->nkl", rows, rows) / 8, hessian, atol=1e-5)
+
+
+def test_directions_are_drawn_from_them():
+    z = jax.random.normal(KEY, (6, 3))
+    drawn = scax.Poisson().directions(z, ONE_HOT, KEY, 2)
+    factor = scax.Poisson().factor(z, ONE_HOT)
+    np.testing.assert_allclose(jnp.abs(drawn) * np.sqrt(2), jnp.repeat(factor[:, None], 2, 1), rtol=1e-5)
+    assert not np.allclose(drawn[:, 0], drawn[:, 1])
+
+
+def test_drawn_labels_have_the_hessian_as_mean():
+    z = jax.random.normal(KEY, (1, 3))
+    p = jax.nn.softmax(z)[0]
+    c = jnp.eye(3) - p
+    np.testing.assert_allclose(jnp.einsum("a,ak,al->kl", p, c, c), jnp.diag(p) - jnp.outer(p, p), atol=1e-6)
+    drawn = scax.Softmax().directions(jnp.repeat(z, 4000, 0), jnp.zeros((4000, 3)), KEY, 1)[:, 0]
+    assert {int(i) for i in jnp.argmax(drawn, 1)} == {0, 1, 2}
+    np.testing.assert_allclose(drawn, c[jnp.argmax(drawn, 1)], atol=1e-6)
+    np.testing.assert_allclose(drawn.T @ drawn / 4000, jnp.diag(p) - jnp.outer(p, p), atol=0.02)
+
+
+def test_the_mean_surrogate_and_trace_are_the_exact_ones(monkeypatch):
+    """One row, all eight draws of signs: the mean is the second-order model of the exact surrogate."""
+    sca = scax.SCA(scax.Problem(NET.apply, scax.Logistic(), scax.L2(1e-2)), curvature=1, damping=0.1, metric=None)
+    state, batch = sca.init(PARAMS), (X[:1], ONE_HOT[:1])
+    delta = jax.random.normal(KEY, state.w.shape)
+    values, traces = [], []
+    for signs in SIGNS:
+        fixed = lambda self, z, y, key, r, signs=signs: self.pull_factor(z, y, signs[None, None])
+        monkeypatch.setattr(scax.Logistic, "directions", fixed)
+        values.append(convex_problem(sca, state, batch)[0].value(delta))
+        traces.append(_linearize(sca, state, sca.problem.ready(PARAMS, batch))[0].curvature(jnp.zeros((), int)))
+    network = lambda w: sca.problem.outputs(state.layout.unflatten(w, state.frozen), X[:1])[0]
+    z, jacobian = network(state.w), jax.jacobian(network)(state.w)
+    loss = lambda z: scax.Logistic().value(z[None], ONE_HOT[:1])[0]
+    hessian = jacobian.T @ jax.hessian(loss)(z) @ jacobian
+    model = jax.grad(loss)(z) @ jacobian @ delta + delta @ hessian @ delta / 2
+    rest = 0.1 * delta @ delta + 1e-2 * (state.w @ delta + delta @ delta / 2)
+    np.testing.assert_allclose(np.mean(values), model + rest, rtol=1e-5)
+    np.testing.assert_allclose(np.mean(traces), jnp.trace(hessian) / 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("loss", "y", "solvers"),
+    [
+        (scax.Softmax(), LABELS, ("sample-space", "weight-space", "cg")),
+        (scax.Squared(), ONE_HOT, ("sample-space",)),
+    ],
+)
+def test_the_gradient_is_exact_and_forms_agree(loss, y, solvers):
+    problem = scax.Problem(NET.apply, loss, scax.L2(1e-2))
+    sca = scax.SCA(problem, solver="structured", curvature=1, damping=0.1, metric=None)
+    state = sca.init(PARAMS)
+    surrogate, _ = convex_problem(sca, state, (X, y))
+    slope = jax.grad(surrogate.value)(jnp.zeros_like(state.w))
+    whole = jax.grad(lambda p: problem.objective(p, X, y))(state.params)
+    np.testing.assert_allclose(slope, problem.layout(whole).flatten(whole), atol=1e-5)
+    w = sca.step(state, (X, y))[0].w
+    for solver in solvers:
+        other = scax.SCA(problem, solver=solver, curvature=1, damping=0.1, metric=None)
+        np.testing.assert_allclose(other.step(state, (X, y))[0].w, w, atol=1e-5)
+    exact = scax.SCA(problem, curvature="exact", damping=0.1, metric=None)
+    assert not np.allclose(exact.step(state, (X, y))[0].w, w, atol=1e-4)
+
+
+def test_nonsmooth_penalties_meet_the_same_quadratic():
+    problem = scax.Problem(NET.apply, scax.Softmax(), scax.L1(1e-2))
+    lowest = {}
+    for solver in ("semismooth", "fista"):
+        sca = scax.SCA(problem, solver=solver, curvature=1, damping=0.1, metric=None)
+        surrogate, chosen = convex_problem(sca, sca.init(PARAMS), (X, LABELS))
+        lowest[solver] = surrogate.value(chosen.solve(surrogate).delta)
+    np.testing.assert_allclose(lowest["fista"], lowest["semismooth"], rtol=1e-4)
+    assert lowest["fista"] < surrogate.value(jnp.zeros_like(surrogate.w))
+
+
+def test_draws_follow_the_step_alone_and_runs_side_by_side_are_the_same():
+    fixed = {"damping": 0.1, "step_size": 0.5, "carry": 0.0, "metric": None}
+    sampled, exact = scax.SCA(SOFTMAX, curvature=1, **fixed), scax.SCA(SOFTMAX, curvature="exact", **fixed)
+    state = sampled.init(PARAMS)
+    at = lambda sca: lambda n: sca.step(dataclasses.replace(state, count=n), (X, LABELS))[0].w
+    first, later = jax.vmap(at(sampled))(jnp.asarray([0, 8], state.count.dtype))
+    np.testing.assert_allclose(at(sampled)(state.count), first, atol=1e-6)
+    assert not np.allclose(first, later, atol=1e-4)
+    np.testing.assert_allclose(*jax.vmap(at(exact))(jnp.asarray([0, 8], state.count.dtype)), atol=1e-6)
+
+
+def test_a_curvature_memory_stands_beside_the_directions():
+    here = scax.SCA(SOFTMAX, curvature=2, solver="sample-space")
+    there = scax.SCA(SOFTMAX, curvature=2, solver="weight-space")
+    state = here.init(PARAMS)
+    assert state.rules.memory is not None
+    state = here.step(state, (X, LABELS))[0]
+    np.testing.assert_allclose(here.step(state, (X, LABELS))[0].w, there.step(state, (X, LABELS))[0].w, atol=1e-4)
+
+
+def test_a_single_term_is_sampled_as_the_plain_problem_is():
+    sca = scax.SCA(SOFTMAX, curvature=1, metric=None)
+    term = scax.Problem({"all": scax.Term(NET.apply, scax.Softmax())}, scax.L2(1e-2))
+    of_term = scax.SCA(term, curvature=1, metric=None)
+    w = sca.step(sca.init(PARAMS), (X, LABELS))[0].w
+    np.testing.assert_array_equal(of_term.step(of_term.init(PARAMS), {"all": (X, LABELS)})[0].w, w)
+
+
+def test_bad_input_is_refused_in_a_sentence():
+    for bad in (0, -1, True):
+        with pytest.raises(ValueError, match="curvature must be"):
+            scax.SCA(SOFTMAX, curvature=bad)
+    with pytest.raises(ValueError, match="curvature"):
+        scax.SCA(SOFTMAX, curvature="sampled")
+    with pytest.raises(ValueError, match="own_batch"):
+        scax.SCA(SOFTMAX, curvature=1, blocks=scax.Blocks(2, own_batch=True))
+    terms = {"one": scax.Term(NET.apply, scax.Softmax()), "two": scax.Term(NET.apply, scax.Squared())}
+    with pytest.raises(ValueError, match="terms have outputs of their own"):
+        scax.SCA(scax.Problem(terms, scax.L2(1e-2)), curvature=1)
+    with pytest.raises(ValueError, match="full"):
+        scax.SCA(SOFTMAX, curvature=1, surrogate="full")
+    assert "1 sampled per row: asked for" in scax.SCA(SOFTMAX, curvature=1).explain(PARAMS, X)
