@@ -101,7 +101,7 @@ def test_probabilities_of_several_classes_are_softer_and_sum_to_one():
     post = posterior(problem, params, (x, labels))
     p = post.predict_proba(x)
     np.testing.assert_allclose(p.sum(1), 1)
-    z = post.sharpness * post.predict(x)[0]
+    z = post.calibration[0] * post.predict(x)[0]
     plain = np.exp(z - z.max(1, keepdims=True))
     assert np.mean(p.max(1)) < np.mean((plain / plain.sum(1, keepdims=True)).max(1))
 

@@ -1,6 +1,7 @@
 """Error bars of networks in NumPy alone: what a model file keeps of a posterior."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -69,7 +70,7 @@ class ErrorBars:
     temperature: np.ndarray  # T, one per output
     noise: np.ndarray | None  # σ², or Poisson's φ, one per output; None for classes
     studentized: np.ndarray  # residuals of rows that were left out, over their std, [m, k]
-    sharpness: float  # the factor of the logits
+    calibration: tuple[float, float] = (1.0, 1.0)  # the factor of the logits, the share of their covariance
 
     def moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """f̄ [n, k] and its covariance [n, k, k]."""
@@ -96,7 +97,8 @@ class ErrorBars:
     def probabilities(self, x: np.ndarray) -> np.ndarray:
         """Class probabilities [n, classes], the uncertainty of the logits averaged over."""
         z, covariance = self.moments(x)
-        return corrected_probabilities(self.sharpness * z, self.sharpness**2 * covariance)
+        t, spread = self.calibration
+        return corrected_probabilities(t * z, spread * t**2 * covariance)
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """(description, arrays) for a file."""
@@ -105,7 +107,7 @@ class ErrorBars:
             arrays["bars.noise"] = self.noise
         about = []
         for m, (jacobian, gaussian) in enumerate(self.members):
-            arrays[f"bars.{m}.factor"], arrays[f"bars.{m}.support"] = gaussian.factor, jacobian.support
+            arrays[f"bars.{m}.factor"], arrays[f"bars.{m}.support"] = _packed(gaussian), jacobian.support
             if gaussian.scale is not None:
                 arrays[f"bars.{m}.scale"] = gaussian.scale
             arrays[f"bars.{m}.offset"] = np.ascontiguousarray(jacobian.offset)
@@ -113,7 +115,7 @@ class ErrorBars:
                 arrays[f"bars.{m}.{i}.weight"], arrays[f"bars.{m}.{i}.bias"] = weight, bias
             about.append({"form": gaussian.form, "layers": len(jacobian.layers)})
         first = self.members[0][0]
-        description = {"link": self.link, "sharpness": self.sharpness, "members": about}
+        description = {"link": self.link, "calibration": list(self.calibration), "members": about}
         return description | {"activation": first.activation, "output": first.output}, arrays
 
     @staticmethod
@@ -122,7 +124,8 @@ class ErrorBars:
         members = []
         for m, about in enumerate(description["members"]):
             layers = [(arrays[f"bars.{m}.{i}.weight"], arrays[f"bars.{m}.{i}.bias"]) for i in range(about["layers"])]
-            factor, support = arrays[f"bars.{m}.factor"], arrays[f"bars.{m}.support"]
+            support = arrays[f"bars.{m}.support"]
+            factor = _unpacked(about["form"], arrays[f"bars.{m}.factor"], len(support))
             for (weight, bias), before in zip(layers, [None, *layers], strict=False):
                 if weight.ndim != 2 or bias.shape != weight.shape[1:] or weight.dtype.kind != "f":
                     raise ValueError("a layer")
@@ -148,7 +151,7 @@ class ErrorBars:
         k = len(members[0][0].offset)
         bars = ErrorBars(
             tuple(members), description["link"], arrays["bars.temperature"], arrays.get("bars.noise"),
-            arrays["bars.studentized"], float(description["sharpness"]),
+            arrays["bars.studentized"], (float(description["calibration"][0]), float(description["calibration"][1])),
         )  # fmt: skip
         sizes = [
             bars.temperature.shape,
@@ -156,10 +159,29 @@ class ErrorBars:
         ]
         if bars.link not in network.LINKS or any(size != (k,) for size in sizes) or bars.studentized.ndim != 2:
             raise ValueError("numbers of outputs")
-        values = [bars.temperature, bars.studentized, *(g.factor for _, g in members), np.array(bars.sharpness)]
+        values = [bars.temperature, bars.studentized, *(g.factor for _, g in members), np.array(bars.calibration)]
         if not all(np.isfinite(value).all() for value in values):
             raise ValueError("numbers that are not finite")
         return bars
+
+
+def _packed(gaussian: Gaussian) -> np.ndarray:
+    """The factor in single precision; of a triangle, its rows behind each other."""
+    factor = gaussian.factor.astype(np.float32)
+    if gaussian.form == "rows":
+        return factor
+    return np.concatenate([row[: i + 1] for i, row in enumerate(factor)])
+
+
+def _unpacked(form: str, packed: np.ndarray, side: int) -> np.ndarray:
+    if form == "rows":
+        return packed.astype(np.float64)
+    if packed.shape != (side * (side + 1) // 2,):
+        raise ValueError("a factor")
+    factor, ends = np.zeros((side, side)), np.cumsum(np.arange(side + 1))
+    for i, (start, end) in enumerate(itertools.pairwise(ends)):
+        factor[i, : i + 1] = packed[start:end]
+    return factor
 
 
 def mix(z: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -12,19 +12,24 @@ V is 1, or the rate of a Poisson. For one member and the squared loss that is σ
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from .._gaussian import dispersion, predictive, sharpness
+from .._gaussian import calibration, dispersion, predictive
 from ..losses import Logistic, Loss, Poisson, Softmax, Squared
 from ..storage.error_bars import MOST_RESIDUALS, ErrorBars, Layers, NetworkJacobian, mix
 from .fit import fit
+from .jacobian import Jacobian
 from .posterior import Posterior, Rows, one_hot
 
 #: Rows of which the posterior is made, and rows held out that calibrate it, at most.
 MOST_ROWS = 20_000
+#: Rows by which probabilities are calibrated at most.
+MOST_CALIBRATED = 4000
 #: The side of a system up to which members have a posterior on all weights; on the last layer beyond, where rows that
 #: were held out say how far the bars are off.
-SMALL_SIDE = 2500
+SMALL_SIDE = 1500
 
 
 def error_bars(
@@ -73,8 +78,9 @@ def error_bars(
     mean, within, between = mix(np.stack(z), np.stack(c))
     members = tuple((jacobian, post.gaussian) for jacobian, post in zip(jacobians, posts, strict=True))
     if is_class:
-        t = sharpness(mean, within + between, one_hot(truth), count)
-        return ErrorBars(members, link, np.ones(k), None, np.zeros((1, k)), t)
+        some = slice(None, None, -(-len(mean) // MOST_CALIBRATED))
+        found = calibration(mean[some], (within + between)[some], one_hot(truth[some]), count[some])
+        return ErrorBars(members, link, np.ones(k), None, np.zeros((1, k)), found)
     bend = 2.0 if isinstance(loss, Squared) else 1.0
     own, other = (np.maximum(np.diagonal(part, axis1=1, axis2=2), 0) for part in (bend * within, between))
     if link == "exponential":  # by the delta method, in the units of the counts
@@ -85,17 +91,19 @@ def error_bars(
         noise = np.array([dispersion(truth[:, j] - mean[:, j], 1 + own[:, j], other[:, j], count) for j in range(k)])
     center, std = predictive(link, mean, noise * own + other, noise)
     studentized = np.stack([_levels(r, count) for r in ((truth - center) / std).T], axis=1)
-    return ErrorBars(members, link, bend * noise, noise, studentized, 1.0)
+    return ErrorBars(members, link, bend * noise, noise, studentized)
 
 
 def of_posterior(post: Posterior, network: Any) -> ErrorBars:
     """What a model file keeps of `scax.posterior` of an MLP."""
     if not all(hasattr(network, name) for name in ("widths", "activation", "output")):
         raise TypeError(f"a model file describes a scax.MLP, got {type(network).__name__}.")
-    layout = post.jacobian.layout  # type: ignore[attr-defined]
+    assert isinstance(post.jacobian, Jacobian)
+    layout = post.jacobian.layout
     sizes = [int(np.prod(shape)) for shape in layout.shapes]
     ends = np.cumsum(sizes)
-    params = layout.unflatten(post.jacobian.w, post.jacobian.frozen)  # type: ignore[attr-defined]
+    with jax.enable_x64(True):
+        params = layout.unflatten(jnp.asarray(post.jacobian.w), tuple(map(jnp.asarray, post.jacobian.frozen)))
     layers = [(np.asarray(layer["weight"], float), np.asarray(layer["bias"], float)) for layer in params]
     trained = [np.arange(b - a, b) for a, b, on in zip(sizes, ends, layout.trained, strict=True) if on]
     jacobian = NetworkJacobian.of(layers, network.activation, network.output)
@@ -106,11 +114,11 @@ def of_posterior(post: Posterior, network: Any) -> ErrorBars:
     temperature = np.full(k, post.temperature)
     if isinstance(loss, (Logistic, Softmax)):
         link = "logistic" if isinstance(loss, Logistic) else "softmax"
-        return ErrorBars(members, link, temperature, None, np.zeros((1, k)), post.sharpness)
+        return ErrorBars(members, link, temperature, None, np.zeros((1, k)), post.calibration)
     link = "exponential" if isinstance(loss, Poisson) else "identity"
     noise = np.ones(k) if isinstance(loss, Poisson) else np.broadcast_to(np.asarray(post.noise) ** 2, (k,)).copy()
     studentized = np.stack([_levels(r, post.rows.weight) for r in post.studentized().T], axis=1)
-    return ErrorBars(members, link, temperature, noise, studentized, 1.0)
+    return ErrorBars(members, link, temperature, noise, studentized)
 
 
 def _moments(post: Posterior, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import erf, gammaln
 
 from .. import checks
-from .._gaussian import Gaussian, check_coverage, corrected_probabilities, interval_factors, predictive, sharpness
+from .._gaussian import Gaussian, calibration, check_coverage, corrected_probabilities, interval_factors, predictive
 from ..losses import Huber, Logistic, Loss, Poisson, Softmax, Squared
 from .jacobian import NetworkLike, of_loss
 
@@ -103,12 +103,13 @@ class Posterior:
         ):
             raise ValueError("predict_proba needs Softmax, or Logistic with one output: use predict.")
         z, covariance = self._covariance(x)
-        return corrected_probabilities(self.sharpness * z, self.sharpness**2 * covariance)
+        t, spread = self.calibration
+        return corrected_probabilities(t * z, spread * t**2 * covariance)
 
     @functools.cached_property
-    def sharpness(self) -> float:
-        """The factor of the logits that makes leave-one-out log loss smallest."""
-        return sharpness(*self.leave_one_out_outputs, one_hot(self.rows.y), self.rows.weight)
+    def calibration(self) -> tuple[float, float]:
+        """(t, κ): the factor of the logits and the share of their covariance that make leave-one-out log loss least."""
+        return calibration(*self.leave_one_out_outputs, one_hot(self.rows.y), self.rows.weight)
 
     def sample(self, key: Any, n: int) -> Callable[[Any], np.ndarray]:
         """n functions drawn from the posterior: x → [n, rows] (or [n, rows, k]), f + Jδ for n draws of δ.
@@ -127,6 +128,12 @@ class Posterior:
             return drawn[:, :, 0] if self.flat else drawn
 
         return functions
+
+    def error_bars(self, network: Any) -> Any:
+        """What a model file keeps of this posterior of a scax.MLP: `scax.save(path, net, params, posterior=post)`."""
+        from .error_bars import of_posterior
+
+        return of_posterior(self, network)
 
     @property
     def ridge_update(self) -> float:
