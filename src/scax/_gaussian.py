@@ -7,6 +7,9 @@ import dataclasses
 
 import numpy as np
 
+#: Rows of R that are multiplied at once.
+BLOCK = 512
+
 
 @dataclasses.dataclass(frozen=True)
 class Gaussian:
@@ -24,7 +27,11 @@ class Gaussian:
         """J A⁻¹ Jᵀ of every row: [n, k, q] → [n, k, k]."""
         n, k, q = jacobian.shape
         if self.form == "weights":
-            half = (jacobian.reshape(n * k, q) @ self.factor.T).reshape(n, k, -1)
+            rows, half = jacobian.reshape(n * k, q), np.empty((n * k, q))
+            for start in range(0, q, BLOCK):  # nothing is to the right of R's diagonal
+                end = min(start + BLOCK, q)
+                half[:, start:end] = rows[:, :end] @ self.factor[start:end, :end].T
+            half = half.reshape(n, k, q)
             return half @ half.transpose(0, 2, 1)
         scaled = jacobian * self.scale
         half = (scaled.reshape(n * k, q) @ self.factor.T).reshape(n, k, -1)

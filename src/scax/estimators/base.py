@@ -178,6 +178,8 @@ class SCAEstimator(Uncertain, Sparsity, BaseEstimator):
             "members": self.n_members,
         }
         given = {name: value for name, value in given.items() if not is_auto(value)}
+        if self.alpha == "evidence":  # it stands in for rows held out
+            given.setdefault("holds_out", False)
         if "hidden" in given:
             given["hidden"] = parameters.hidden_widths(given["hidden"])
         return dataclasses.replace(recipe, **given)
@@ -279,7 +281,9 @@ class SCAEstimator(Uncertain, Sparsity, BaseEstimator):
         """alpha, or the strength found for "auto": trainings from one start, judged on held-out rows."""
         self.path_ = None
         if not is_auto(self.alpha):
-            return float(self.alpha)
+            return (
+                self._evidence_strength(x, targets, weight, random) if self.alpha == "evidence" else float(self.alpha)
+            )
         n = min(len(x), strength.MOST_ROWS)
         if n < 4:
             return PARTIAL_STRENGTH

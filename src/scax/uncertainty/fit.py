@@ -114,13 +114,16 @@ def fit(
     gap: float = 0.0,
     flat: bool = False,
     temperature: float | None = None,
+    least_free: float = 0.0,
 ) -> Posterior:
-    """The posterior of a network given by its f and J; `temperature` where T is known, or found later."""
+    """The posterior of a network given by its f and J; `temperature` where T is known, or found later.
+
+    `least_free`: the share of the rows that N − γ is taken to be at least; 0 refuses where nothing is left."""
     prior = rows.total * ridge
     gaussian, effective, log_det = _FORM[form](jacobian, loss, rows, prior)
     sigma = None
     if temperature is None:
-        temperature, sigma = _temperature(jacobian, loss, rows, effective, noise)
+        temperature, sigma = _temperature(jacobian, loss, rows, effective, noise, least_free)
     return Posterior(
         jacobian, loss, rows, gaussian, effective, temperature, sigma, prior, log_det, gap, why, flat
     )  # fmt: skip
@@ -234,7 +237,7 @@ _FORM = {
 
 
 def _temperature(
-    jacobian: NetworkLike, loss: Loss, rows: Rows, effective: float, noise: float | None
+    jacobian: NetworkLike, loss: Loss, rows: Rows, effective: float, noise: float | None, least: float
 ) -> tuple[float, np.ndarray | None]:
     """(T, σ per output); σ is None for a loss that is a log-likelihood with no scale of its own."""
     if not isinstance(loss, (Squared, Huber)):
@@ -245,7 +248,8 @@ def _temperature(
     if noise is not None:
         checks.positive("noise", noise)
         return bend * float(noise) ** 2, np.full(rows.outputs, float(noise))
-    free = rows.total * rows.outputs - effective
+    count = rows.total * rows.outputs
+    free = max(count - effective, least * count)
     if free < 1:
         raise ValueError(
             f"{rows.count:,} rows leave {max(free, 0):.2g} degrees of freedom beside {effective:.1f} effective "
@@ -255,5 +259,5 @@ def _temperature(
     slope, curvature = of_loss(loss, "gradient", z, rows.y), of_loss(loss, "factor", z, rows.y) ** 2
     inside = np.average(curvature, axis=0, weights=rows.weight)
     share = free / rows.outputs
-    each = rows.weight @ slope**2 / (share * np.maximum(inside, np.finfo(float).tiny))
+    each = rows.scale * rows.weight @ slope**2 / (share * np.maximum(inside, np.finfo(float).tiny))
     return float(each.mean()), np.sqrt(each / bend)
