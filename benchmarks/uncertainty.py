@@ -35,7 +35,6 @@ from sklearn.datasets import (
 )  # fmt: skip
 from sklearn.model_selection import train_test_split
 
-import scax
 from scax.estimators import SCAClassifier, SCARegressor
 from scax.uncertainty import calibration_error, log_loss
 
@@ -273,7 +272,7 @@ def main() -> None:
             if not name.startswith(args.only):
                 continue
             found = job()
-            results = json.loads(OUT.read_text()) if OUT.exists() else {"scax": scax.__version__}
+            results = json.loads(OUT.read_text()) if OUT.exists() else {}
             results.setdefault(part, {})[name] = found
             OUT.write_text(json.dumps(results, indent=1) + "\n")
             shown = {k: round(v, 4) for k, v in found.items() if isinstance(v, float)}
