@@ -7,6 +7,7 @@ import pytest
 from sklearn.datasets import load_diabetes, load_iris
 
 from scax.estimators import SCAClassifier, SCARegressor
+from scax.storage.error_bars import ErrorBars
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SMALL = {"hidden_layer_sizes": 4, "alpha": 1e-2, "max_iter": 20, "random_state": 0, "n_members": 2}
@@ -44,6 +45,18 @@ def test_intervals_are_in_the_units_of_the_target_and_survive_pickling(table, mo
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_interval(X, 0.9), bounds)
     # members that disagree count: far away the bars are wider
     assert model.predict(10 * X, return_std=True)[1].mean() > 1.05 * model.predict(X, return_std=True)[1].mean()
+
+
+def test_bars_are_wider_where_noise_is_larger():
+    random = np.random.default_rng(0)
+    X = random.uniform(-1, 1, (400, 2))
+    y = X[:, 1] + np.where(X[:, 0] > 0, 1.0, 0.1) * random.standard_normal(400)
+    model = SCARegressor(**SMALL).fit(X, y)
+    std = model.predict(np.array([[-0.7, 0.0], [0.7, 0.0]]), return_std=True)[1]
+    assert std[1] > 3 * std[0]
+    description, arrays = model.error_bars_.to_arrays()
+    back = ErrorBars.from_arrays(description, arrays)
+    np.testing.assert_allclose(back.interval(X, 0.9), model.error_bars_.interval(X, 0.9), rtol=1e-4, atol=1e-4)
 
 
 def test_rows_held_out_calibrate_where_there_are_any(table):

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from .._gaussian import Gaussian, check_coverage, corrected_probabilities, interval_factors, predictive
+from .._gaussian import Gaussian, Spread, check_coverage, corrected_probabilities, interval_factors, predictive
 from . import network
 
 #: Numbers of J that are formed at once (64 MB), and studentized residuals that a file keeps at most.
 CHUNK, MOST_RESIDUALS = 2**23, 2000
+#: Inputs that may say how large the noise is, at most.
+MOST_INPUTS = 100
 Layers = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
@@ -62,7 +64,8 @@ class ErrorBars:
     """What is to be said of y, or of a class, beside a prediction: a mixture of linearized posteriors.
 
     Member m gives f_m(x) and C_m(x) = J A⁻¹ Jᵀ. Their average f̄ is the prediction; T·mean C_m + mean (f_m − f̄)² is how
-    far it may be off (the variance of the mixture), and the noise σ² is added for y. Everything in the network's units.
+    far it may be off (the variance of the mixture), and the noise is added for y: σ², times e²ᵑ where it was found to
+    vary with what the last layer sees. Everything in the network's units.
     """
 
     members: tuple[tuple[NetworkJacobian, Gaussian], ...]
@@ -70,6 +73,7 @@ class ErrorBars:
     temperature: np.ndarray  # T, one per output
     noise: np.ndarray | None  # σ², or Poisson's φ, one per output; None for classes
     studentized: np.ndarray  # residuals of rows that were left out, over their std, [m, k]
+    spreads: tuple[Spread | None, ...] = ()  # how the noise varies, one per output
     calibration: tuple[float, float] = (1.0, 1.0)  # the factor of the logits, the share of their covariance
 
     def moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -84,7 +88,17 @@ class ErrorBars:
         if self.noise is None:
             raise ValueError("these error bars are of classes: use probabilities.")
         z, covariance = self.moments(x)
-        return predictive(self.link, z, np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 0), self.noise)
+        variance = np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 0)
+        return predictive(self.link, z, variance, self.noise * self.relative_noise(x))
+
+    def relative_noise(self, x: np.ndarray) -> np.ndarray:
+        """e²ᵑ [n, k], how much larger the noise is here than σ²."""
+        found = np.ones((len(x), len(self.temperature)))
+        seen = features(self.members[0][0], x) if any(self.spreads) else None
+        for j, spread in enumerate(self.spreads):
+            if spread is not None and seen is not None:
+                found[:, j] = np.exp(2 * spread.log(seen))
+        return found
 
     def interval(self, x: np.ndarray, coverage: float) -> np.ndarray:
         """[n, k, 2] bounds that hold the share `coverage` of new targets."""
@@ -105,6 +119,9 @@ class ErrorBars:
         arrays = {"bars.temperature": self.temperature, "bars.studentized": self.studentized}
         if self.noise is not None:
             arrays["bars.noise"] = self.noise
+        for j, spread in enumerate(self.spreads):
+            if spread is not None:
+                arrays[f"bars.spread.{j}"] = np.stack([spread.center, spread.scale, spread.weights])
         about = []
         for m, (jacobian, gaussian) in enumerate(self.members):
             arrays[f"bars.{m}.factor"], arrays[f"bars.{m}.support"] = _packed(gaussian), jacobian.support
@@ -115,7 +132,8 @@ class ErrorBars:
                 arrays[f"bars.{m}.{i}.weight"], arrays[f"bars.{m}.{i}.bias"] = weight, bias
             about.append({"form": gaussian.form, "layers": len(jacobian.layers)})
         first = self.members[0][0]
-        description = {"link": self.link, "calibration": list(self.calibration), "members": about}
+        constants = [None if spread is None else spread.constant for spread in self.spreads]
+        description = {"link": self.link, "spreads": constants, "calibration": list(self.calibration), "members": about}
         return description | {"activation": first.activation, "output": first.output}, arrays
 
     @staticmethod
@@ -149,20 +167,40 @@ class ErrorBars:
             jacobian = NetworkJacobian(layers, description["activation"], description["output"], offset, support)
             members.append((jacobian, Gaussian(about["form"], factor, scale)))
         k = len(members[0][0].offset)
+        spreads: list[Spread | None] = []
+        for j, constant in enumerate(description["spreads"]):
+            spreads.append(None if constant is None else Spread(*arrays[f"bars.spread.{j}"], float(constant)))
+            width = features(members[0][0], np.zeros((1, members[0][0].layers[0][0].shape[0]))).shape[1]
+            if constant is not None and arrays[f"bars.spread.{j}"].shape != (3, width):
+                raise ValueError("a spread")
+        factor_of_logits, share = map(float, description["calibration"])
         bars = ErrorBars(
             tuple(members), description["link"], arrays["bars.temperature"], arrays.get("bars.noise"),
-            arrays["bars.studentized"], (float(description["calibration"][0]), float(description["calibration"][1])),
+            arrays["bars.studentized"], tuple(spreads), (factor_of_logits, share),
         )  # fmt: skip
         sizes = [
             bars.temperature.shape,
             *([] if bars.noise is None else [bars.noise.shape, bars.studentized.shape[1:]]),
         ]
-        if bars.link not in network.LINKS or any(size != (k,) for size in sizes) or bars.studentized.ndim != 2:
+        if (
+            len(spreads) not in (0, k)
+            or bars.link not in network.LINKS
+            or any(size != (k,) for size in sizes)
+            or bars.studentized.ndim != 2
+        ):
             raise ValueError("numbers of outputs")
-        values = [bars.temperature, bars.studentized, *(g.factor for _, g in members), np.array(bars.calibration)]
+        values = [part for name, part in arrays.items() if name.startswith("bars.spread.")]
+        values += [bars.temperature, bars.studentized, *(g.factor for _, g in members), np.array(bars.calibration)]
         if not all(np.isfinite(value).all() for value in values):
             raise ValueError("numbers that are not finite")
         return bars
+
+
+def features(jacobian: NetworkJacobian, x: np.ndarray) -> np.ndarray:
+    """What may say how large the noise is: what the last layer of a member sees, and inputs unless they are many."""
+    x = np.asarray(x, np.float64)
+    hidden = network.last_hidden(jacobian.layers, jacobian.activation, x)
+    return hidden if len(jacobian.layers) == 1 or x.shape[1] > MOST_INPUTS else np.hstack([x, hidden])
 
 
 def _packed(gaussian: Gaussian) -> np.ndarray:

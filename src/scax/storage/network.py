@@ -85,6 +85,11 @@ def forward(
     return np.concatenate(parts)
 
 
+def last_hidden(layers: Sequence[tuple[np.ndarray, np.ndarray]], activation: str, x: np.ndarray) -> np.ndarray:
+    """What the last layer sees of rows: hidden units, or the inputs where there are none."""
+    return forward(layers[:-1], activation, activation, x) if len(layers) > 1 else x
+
+
 def jacobian(
     layers: Sequence[tuple[np.ndarray, np.ndarray]], activation: str, output: str, x: np.ndarray, last: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
