@@ -171,13 +171,19 @@ def _iterate(sca: SCA, state: State, batch: Any) -> tuple[State, Info]:
     solution = solve_in_blocks(solver, surrogate, sca.blocks, state.blocks, n, sca.parallel or Serial())
     δ = solution.delta
 
+    # what the batch says of w_n, which was not fitted to it, and of the averaged iterate
+    alarm, mean, at_mean = active.acceptance.alarm(state.rules.acceptance, seen), state.mean, None
+    average, so_far = active.iterate_average, remembered.iterate_average
+    if mean is not None and average is not None and so_far is not None:
+        mean, at_mean, judged = average.judge(so_far, mean, w, seen, proposal.clock, alarm, here.objective_at)
+        remembered = dataclasses.replace(remembered, iterate_average=judged)
+
     # the step, if it is one to take
-    w_new, mean = w + α * δ, state.mean
+    w_new = w + α * δ
     step_norm = α * jnp.linalg.norm(δ)
     after, predicted = partial(here.objective_at, w_new), partial(here.predicted_at, w_new)
-    average = None if mean is None else partial(here.objective_at, mean)
-    trial = Trial(solution.status, solution.optimality, step_norm, jnp.linalg.norm(w), after, predicted, average)
-    (accepted, restored, alarm, status), acceptance = active.acceptance.decide(state.rules.acceptance, seen, trial)
+    trial = Trial(solution.status, solution.optimality, step_norm, jnp.linalg.norm(w), after, predicted, at_mean)
+    (accepted, restored, status), acceptance = active.acceptance.decide(state.rules.acceptance, seen, trial)
     w_next = jnp.where(accepted, w_new, w if mean is None else jnp.where(restored, mean, w))
 
     # what the next step needs
@@ -188,10 +194,6 @@ def _iterate(sca: SCA, state: State, batch: Any) -> tuple[State, Info]:
     memory = state.memory
     if memory is not None:
         memory = _if_finite((1 - ρ) * memory + ρ * here.gradient(), memory)
-    average, so_far = active.iterate_average, remembered.iterate_average
-    if mean is not None and average is not None and so_far is not None:
-        mean, judged = average.judge(so_far, mean, w, seen, proposal.clock, alarm, here.objective_at)
-        remembered = dataclasses.replace(remembered, iterate_average=judged)
     following = dataclasses.replace(
         state,
         w=w_next,
