@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -52,16 +53,29 @@ class Local:
     def rounds(self, problem: Problem, sites: int) -> LocalRounds:
         """The method of the server."""
         method = SCA(problem) if self.method is None else dataclasses.replace(self.method, problem=problem)
-        return LocalRounds(problem, method, self.carry, sites, self.steps)
+        return LocalRounds(problem, method, self.carry, sites, self.steps, self.batch_size)
 
 
-def _check_size(weights: int, sites: int) -> None:
-    """Refuse matrices that fit no memory."""
+def _method(
+    problem: Problem, params: PyTree, sites: int, scheme: str, local: Local | None
+) -> ExactRounds | LocalRounds:
+    """The method of the server; refuses what cannot be spread over sites."""
+    checks.choice("scheme", scheme, ["exact", "local"])
+    if local is not None and (scheme != "local" or not isinstance(local, Local)):
+        raise ValueError("local= is scax.federated.Local(...), and belongs to scheme='local'.")
+    if problem.names:
+        raise ValueError("rounds of sums average one kind of rows: give Problem(apply, loss, …) without terms.")
+    if problem.manifold is not None:
+        raise ValueError("neighbors may lie at different sites, which do not exchange rows: leave manifold= out.")
+    if scheme == "local":
+        return (Local() if local is None else local).rounds(problem, sites)
+    weights = problem.layout(params).size
     if sites * weights**2 > MOST_NUMBERS:
         raise ValueError(
             f"{sites} sites with {weights} weights each send matrices of {weights}×{weights} numbers: give "
             "scheme='local', or train a smaller network."
         )
+    return ExactRounds(problem, sites)
 
 
 def simulate(
@@ -97,32 +111,22 @@ def simulate(
         sites = [(x[:200], y[:200]), (x[200:], y[200:])]
         result = scax.federated.simulate(problem, params, sites, rounds=15)
     """
-    checks.choice("scheme", scheme, ["exact", "local"])
-    if local is not None and (scheme != "local" or not isinstance(local, Local)):
-        raise ValueError("local= is scax.federated.Local(...), and belongs to scheme='local'.")
     checks.whole_number("rounds", rounds, 1)
     checks.number("missing", missing, lambda v: (v >= 0) & (v < 1), "a number from 0 to below 1")
     if weights is not None:
         checks.positive("weights", np.asarray(weights))
-    if problem.names:
-        raise ValueError("rounds of sums average one kind of rows: give Problem(apply, loss, …) without terms.")
-    if problem.manifold is not None:
-        raise ValueError("neighbors may lie at different sites, which do not exchange rows: leave manifold= out.")
+    _method(problem, params, 1, scheme, local)
     admitted, reasons = admit(problem, params, sites, weights)
     for name, reason in reasons.items():
         warnings.warn(f"site {name} is left out: {reason}", RuntimeWarning, stacklevel=2)
     if not admitted:
         raise ValueError("no site can take part: the warnings name the reason of each.")
-    absent = round(missing * len(admitted))
-    until = None
-    if scheme == "exact":
-        _check_size(problem.layout(params).size, len(admitted))
-        feed, until = Sites.of(list(admitted.values()), absent), end
-        method: Any = ExactRounds(problem, len(admitted))
+    absent, rows = round(missing * len(admitted)), list(admitted.values())
+    method = _method(problem, params, len(admitted), scheme, local)
+    if isinstance(method, LocalRounds):
+        feed, until = LocalSites.of(rows, method.batch_size, absent), None
     else:
-        local = Local() if local is None else local
-        feed = LocalSites.of(list(admitted.values()), local.batch_size, absent)
-        method = local.rounds(problem, len(admitted))
+        feed, until = Sites.of(rows, absent), end
     carry = engine.start(method, params, feed, jax.random.key(0) if key is None else key, until=until)
     run = engine.run(method, Objective(feed.sample(0)), until=until)
     history: dict[str, list[float]] = {}
@@ -141,3 +145,39 @@ def simulate(
             )
     arrays = {name: np.asarray(values) for name, values in history.items()}
     return Result(engine.solution(method, carry.state), arrays, carry.state, done, status)
+
+
+def client_app(
+    problem: Problem,
+    params: PyTree,
+    load: Callable[[Any], Any],
+    *,
+    scheme: str = "exact",
+    local: Local | None = None,
+) -> Any:
+    """A site on Flower: a flwr ClientApp. Needs pip install 'scax[federated]'.
+
+    load    function of Flower's context that gives the rows of the site, (x, y) or (x, y, weight); they do not leave it
+    params  any parameters of the network: shapes and dtypes count, and what is frozen; weights come from the server
+
+        app = scax.federated.client_app(problem, params, lambda context: read(context.node_config["file"]))
+    """
+    from .cluster.flower import make_client_app
+
+    return make_client_app(_method(problem, params, 1, scheme, local), params, load)
+
+
+def strategy(problem: Problem, params: PyTree, sites: int, *, scheme: str = "exact", local: Local | None = None) -> Any:
+    """The server on Flower: a flwr Strategy for so many sites. Needs pip install 'scax[federated]'.
+
+    Start it as any other, from its own arrays; then `params` are the trained weights, `history` has an entry per round.
+    A site whose sums cannot be right is named in a warning and left out; one that does not answer in an exact round is
+    spoken for by its last model.
+
+        rounds = scax.federated.strategy(problem, params, sites=10)
+        rounds.start(grid=grid, initial_arrays=rounds.arrays, num_rounds=15)
+    """
+    from .cluster.flower import make_strategy
+
+    checks.whole_number("sites", sites, 1)
+    return make_strategy(_method(problem, params, sites, scheme, local), params)

@@ -94,6 +94,7 @@ class LocalRounds:
     most: Number  # β at most
     sites: int = static()
     steps: int = static()  # of a site in a round
+    batch_size: int = static()
 
     def init(self, params: PyTree) -> LocalState:
         layout = self.problem.layout(params)
@@ -122,6 +123,30 @@ class LocalRounds:
         keys = jax.vmap(lambda site: jax.random.fold_in(key, site))(jnp.arange(self.sites))
         one = lambda own: site_update(self.local, state.layout, state.frozen, x, own[0], self.steps, own[1])
         return merge_updates(self.problem, state, x, jax.lax.map(one, (batch.rows, keys)), batch.answered)
+
+    def trial(self, state: LocalState) -> Float[Array, "q"]:
+        """What the server sends, where the sites are other processes."""
+        return start_of_round(state, self.most)
+
+    def receive(self, state: LocalState, sent: Update, answered: Bool[Array, "sites"]) -> tuple[LocalState, LocalInfo]:
+        """And what becomes of their answers."""
+        return merge_updates(self.problem, state, self.trial(state), sent, answered)
+
+    def prepare(self, batch: Batch) -> EqualBatches:
+        """A site's rows, for its answers."""
+        return pad_rows(batch, self.batch_size)
+
+    def answer(self, params: PyTree, w: Float[Array, "q"], rows: EqualBatches, count: Int[Array, ""]) -> Update:
+        """What a site sends back, in its own process."""
+        layout = self.problem.layout(params)
+        frozen = tuple(jnp.array(leaf) for leaf in layout.split(params)[1])
+        key = jax.random.fold_in(jax.random.key(0), count)
+        return site_update(self.local, layout, frozen, w, rows, self.steps, key)
+
+    def nothing(self, w: Float[Array, "q"]) -> Update:
+        """What stands for a site that sent nothing of use."""
+        zero = jnp.zeros((), w.dtype)
+        return Update(zero, zero, jnp.zeros_like(w))
 
 
 def start_of_round(state: LocalState, most: Number) -> Float[Array, "q"]:
