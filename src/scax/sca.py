@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PyTree
 
 from . import checks, rules
 from ._struct import Number, static, struct
-from .linearize.network import Directions, NetworkFunction
+from .linearize.network import NetworkFunction
 from .options import active_curvature, active_rules, resolve_options
 from .problem import Problem
 from .rules.acceptance import Trial
@@ -27,7 +27,7 @@ from .solvers import Auto, Solver
 from .solvers.plan import plan_step
 from .state import Info, State
 from .surrogate import LinearizedBatch, LinearSurrogate, Surrogate, build_linear_surrogate, build_surrogate
-from .surrogate.sampled import at_rest, step_key
+from .surrogate.sampled import step_key
 
 
 @struct
@@ -254,18 +254,16 @@ def _linearize(sca: SCA, state: State, batch: Any) -> tuple[LinearizedBatch, Sol
         curvature=active_curvature(sca),
     )
     outputs_at = lambda w: devices.outputs(network, w, rows)
+    make = partial(LinearizedBatch.of, problem, w, batch, pairs, outputs_at=outputs_at)
     if plan.directions is None:
-        lin = devices.linearize(network, w, rows, plan)
-        return LinearizedBatch.of(problem, w, batch, pairs, lin, outputs_at), plan.solver
+        return make(devices.linearize(network, w, rows, plan)), plan.solver
 
-    def sample(z, y):
-        assert plan.directions is not None
-        directions = problem.loss.directions(z, y, step_key(state.count), plan.directions)
-        return at_rest(devices.linearize(Directions.of(network), w, (rows, directions), plan))
+    def directions(z):
+        y = problem.targets(batch, z.shape[1], z.dtype)
+        return problem.loss.directions(z, y, step_key(state.count), plan.directions)
 
-    return LinearizedBatch.of(
-        problem, w, batch, pairs, devices.passes(network, w, rows), outputs_at, sample
-    ), plan.solver
+    whole, lin = devices.sample(network, w, rows, plan, directions)
+    return make(whole, sampled=lin), plan.solver
 
 
 def _weigh(here: LinearizedBatch, active: rules.Rules, state: State) -> tuple[LinearizedBatch, rules.RuleStates]:
