@@ -52,6 +52,10 @@ def simulate(
 
         sites = [(x[:200], y[:200]), (x[200:], y[200:])]
         result = scax.federated.simulate(problem, params, sites, rounds=15)
+
+    >>> result = scax.federated.simulate(problem, params, [(x[:20], y[:20]), (x[20:], y[20:])], rounds=5)
+    >>> result.history["objective"][-1] < result.history["objective"][0]
+    True
     """
     checks.choice("scheme", scheme, ["exact"])
     checks.whole_number("rounds", rounds, 1)
