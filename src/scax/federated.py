@@ -110,6 +110,10 @@ def simulate(
 
         sites = [(x[:200], y[:200]), (x[200:], y[200:])]
         result = scax.federated.simulate(problem, params, sites, rounds=15)
+
+    >>> result = scax.federated.simulate(problem, params, [(x[:20], y[:20]), (x[20:], y[20:])], rounds=5)
+    >>> result.history["objective"][-1] < result.history["objective"][0]
+    True
     """
     checks.whole_number("rounds", rounds, 1)
     checks.number("missing", missing, lambda v: (v >= 0) & (v < 1), "a number from 0 to below 1")

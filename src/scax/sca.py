@@ -54,6 +54,13 @@ class SCA:
                 default: exact where L·K is small, one direction where it is not
     all_rows    whether every batch holds all rows: what is left out is then Levenberg–Marquardt's (α = 1, β = 0, τ by
                 the gain ratio, the last iterate), and `info.status` says when nothing is left to gain; `train` sets it
+
+    >>> sca = scax.SCA(problem)
+    >>> state = sca.init(params)
+    >>> state, info = sca.step(state, (x, y))  # pure: for jit, scan and vmap
+    >>> bool(info.accepted), float(problem.objective(state.params, x, y)) < float(problem.objective(params, x, y))
+    (True, True)
+    >>> deploy = sca.solution(state)  # the averaged iterate: the same pytree as params
     """
 
     solves_prox: ClassVar[bool] = True  # the surrogate contains R itself: a run may end with exact zeros
