@@ -32,6 +32,12 @@ class Model:
 
     `layers` are (weight [inputs, outputs], bias [outputs]), input first; `link` leads from raw outputs to predictions
     ("identity", "logistic", "softmax", "exponential"); `info` is whatever was saved along.
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/model.safetensors"
+    >>> scax.save(path, net, params)
+    >>> scax.load(path).predict(np.asarray(x)).shape
+    (40,)
     """
 
     layers: tuple[tuple[np.ndarray, np.ndarray], ...]
@@ -197,6 +203,9 @@ def save(
     follows the preprocessing's target, or stands for numbers. `info` holds JSON values for people; `posterior` is what
     `scax.posterior` gave for this network, or ErrorBars: the file then predicts intervals, with NumPy alone. Where
     `path` is a symbolic link, the file that it points to is replaced, or with `follow=False` the link itself.
+
+    >>> import tempfile
+    >>> scax.save(tempfile.mkdtemp() + "/model.safetensors", net, params, info={"trained on": "forty rows"})
     """
     missing = [name for name in ("widths", "activation", "output") if not hasattr(net, name)]
     if missing:
@@ -235,7 +244,14 @@ def write_model(path: str | os.PathLike, model: Model, *, follow: bool = True) -
 
 
 def load(path: str | os.PathLike) -> Model:
-    """The model in a file. Nothing in the file is executed; one that is damaged or too new is a FileError."""
+    """The model in a file. Nothing in the file is executed; one that is damaged or too new is a FileError.
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/model.safetensors"
+    >>> scax.save(path, net, params, loss=scax.Logistic())
+    >>> scax.load(path).predict_proba(np.asarray(x)).shape
+    (40, 2)
+    """
     contents = read(path, KIND)
     try:
         about, info = contents.description["network"], contents.description["info"]

@@ -39,6 +39,11 @@ class Posterior:
     """w ~ N(ŵ, T A⁻¹): error bars of a trained network, made by `scax.posterior`.
 
     `effective_weights` is γ, `stationarity` what is left of the gradient at ŵ over the loss's own.
+
+    >>> result = scax.train(scax.SCA(problem), params, (x, y), steps=200, batch_size=None)
+    >>> post = scax.posterior(problem, result.params, (x, y))
+    >>> post.predict_interval(x, 0.9).shape, post.effective_weights < 33
+    ((40, 2), True)
     """
 
     jacobian: NetworkLike
