@@ -340,7 +340,6 @@ class SCAEstimator(Sparsity, BaseEstimator):
                 pool.train([(i % len(pool.views), float(self.alpha)) for i in range(recipe.members)])
             is_searched = is_auto(self.alpha) and not again
             chosen = pool.members(recipe.members) if is_searched else pool.trained
-        self._candidates = pool.trained
         best = min(chosen, key=lambda each: each.loss)
         self._members, self._masks = [each.network for each in chosen], [pool.views[each.view] for each in chosen]
         self.coefs_, self.intercepts_ = joined(self._members)
