@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import checks
 from ..models.mlp import ACTIVATIONS
+from ..tables.encode import KINDS
 
 PENALTIES = ("l2", "l1", "elasticnet", "log", "group")
 #: scikit-learn's names for two activations, beside our own.
@@ -17,7 +18,8 @@ def check(estimator: Any) -> None:
     """Refuse what no fit could use; the sentence names the argument."""
     if not is_auto(estimator.hidden_layer_sizes):
         hidden_widths(estimator.hidden_layer_sizes)
-    checks.choice("activation", estimator.activation, [*ACTIVATIONS, *ALIASES])
+    checks.choice("activation", estimator.activation, ["auto", *ACTIVATIONS, *ALIASES])
+    checks.choice("numbers", estimator.numbers, ["auto", "both", *KINDS])
     checks.choice("penalty", estimator.penalty, PENALTIES)
     if isinstance(estimator.alpha, str) and estimator.alpha == "evidence":
         if estimator.penalty != "l2":

@@ -2,7 +2,6 @@
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
 from .. import checks
 from .._gaussian import check_coverage
@@ -23,8 +22,8 @@ class SCARegressor(RegressorMixin, SCAEstimator):
     ----------
     hidden_layer_sizes : int, tuple of int or "auto", default="auto"
         Width of every hidden layer: "auto" is (64, 64) from 1,000 rows on, else (32,); ``()`` is a linear model.
-    activation : {"tanh", "relu", "gelu", "silu", "elu", "softplus", "logistic", "identity"}, default="tanh"
-        Activation of the hidden layers.
+    activation : {"auto", "tanh", "relu", "gelu", "silu", "elu", "softplus", "logistic", "identity"}, default="auto"
+        Activation of the hidden layers: "auto" is "silu" from 1,000 rows on, else "tanh".
     loss : {"squared", "huber", "poisson"}, default="squared"
         What is minimized: "huber" forgives outliers, "poisson" is for counts and rates (predictions are positive).
     huber_delta : float, default=1.0
@@ -63,6 +62,17 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         zeros. `coefs_` is one network that stands for all: their units side by side.
     standardize : bool, default=True
         Bring inputs and targets to mean 0 and deviation 1 inside the estimator; predictions are in the original units.
+    numbers : {"auto", "standard", "clipped", "bins", "both"}, default="auto"
+        How columns of numbers enter the network. "standard": mean 0 and deviation 1. "clipped": median 0 and distance
+        of the quartiles 1, large values clipped smoothly. "bins": that, and each number's place within 16 quantile bins
+        (piecewise linear encoding). "both": half of the members see the bins, half do not; the better half alone where
+        rows held out show a clear difference. "auto" is "both" from 1,000 rows on ("clipped" with hundreds of columns),
+        and "standard" for fewer rows, a penalty that makes zeros, and a linear model.
+    categorical_features : array-like of bool, int or str, "from_dtype" or None, default="from_dtype"
+        Columns that are categories, by mask, place or name, beside the columns of a data frame (pandas, polars) with
+        texts or categories, which always are. Every level gets a feature; levels seen in fewer than 5 rows share one.
+        Missing values get a feature of their own, in all kinds of columns; dates become days, year, month, weekday and
+        hour.
     warm_start : bool, default=False
         Start a new call of `fit` from the weights of the last one, and keep its standardization.
     random_state : int, RandomState instance or None, default=None
@@ -127,7 +137,7 @@ class SCARegressor(RegressorMixin, SCAEstimator):
     def __init__(
         self,
         hidden_layer_sizes="auto",
-        activation="tanh",
+        activation="auto",
         *,
         loss="squared",
         huber_delta=1.0,
@@ -143,6 +153,8 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         validation_fraction="auto",
         n_members="auto",
         standardize=True,
+        numbers="auto",
+        categorical_features="from_dtype",
         warm_start=False,
         random_state=None,
         verbose=False,
@@ -163,6 +175,8 @@ class SCARegressor(RegressorMixin, SCAEstimator):
             validation_fraction=validation_fraction,
             n_members=n_members,
             standardize=standardize,
+            numbers=numbers,
+            categorical_features=categorical_features,
             warm_start=warm_start,
             random_state=random_state,
             verbose=verbose,
@@ -246,7 +260,7 @@ class SCARegressor(RegressorMixin, SCAEstimator):
     def _validate(self, X, y, first):
         checks.choice("loss", self.loss, LOSSES)
         checks.positive("huber_delta", self.huber_delta)
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=first)
+        X, y = self._table(X, y, first, multi_output=True, y_numeric=True)
         y = np.asarray(y, dtype=np.float64)
         flat = y.ndim == 1
         y = y.reshape(len(y), -1)

@@ -31,12 +31,16 @@ class NetworkJacobian:
     def of(
         layers: Layers, activation: str, output: str, offset: Any = 0.0, *, last: bool = False, sparse: bool = False
     ) -> "NetworkJacobian":
-        """By all weights, or those of the `last` layer; of a `sparse` network, those that are not exactly zero."""
+        """By all weights, or those of the `last` layer; of a `sparse` network, those that are not exactly zero. Weights
+        of inputs that the network does not look at stay zero."""
         layers = [(w.astype(np.float64), b.astype(np.float64)) for w, b in layers]
         offset = np.broadcast_to(np.asarray(offset, np.float64), layers[-1][1].shape)
         every = NetworkJacobian(layers, activation, output, offset, np.empty(0, int))
         w, size = every.w, layers[-1][0].size + layers[-1][1].size
-        places = np.flatnonzero(w) if sparse else np.arange(len(w))
+        first, bias = layers[0]
+        unseen = np.concatenate([np.zeros(bias.size, bool), np.repeat(~first.any(axis=1), first.shape[1])])
+        free = np.concatenate([~unseen, np.ones(len(w) - unseen.size, bool)])
+        places = np.flatnonzero(w if sparse else free)
         return dataclasses.replace(every, support=places[places >= len(w) - size] if last else places)
 
     @property
