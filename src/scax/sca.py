@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PyTree
 
 from . import checks, rules
 from ._struct import Number, static, struct
-from .linearize.network import Directions, NetworkFunction
+from .linearize.network import NetworkFunction
 from .options import active_curvature, active_rules, resolve_options
 from .problem import Problem
 from .rules.acceptance import Trial
@@ -27,7 +27,7 @@ from .solvers import Auto, Solver
 from .solvers.plan import plan_step
 from .state import Info, State
 from .surrogate import LinearizedBatch, LinearSurrogate, Surrogate, build_linear_surrogate, build_surrogate
-from .surrogate.sampled import at_rest, step_key
+from .surrogate.sampled import step_key
 
 
 @struct
@@ -54,6 +54,13 @@ class SCA:
                 default: exact where L·K is small, one direction where it is not
     all_rows    whether every batch holds all rows: what is left out is then Levenberg–Marquardt's (α = 1, β = 0, τ by
                 the gain ratio, the last iterate), and `info.status` says when nothing is left to gain; `train` sets it
+
+    >>> sca = scax.SCA(problem)
+    >>> state = sca.init(params)
+    >>> state, info = sca.step(state, (x, y))  # pure: for jit, scan and vmap
+    >>> bool(info.accepted), float(problem.objective(state.params, x, y)) < float(problem.objective(params, x, y))
+    (True, True)
+    >>> deploy = sca.solution(state)  # the averaged iterate: the same pytree as params
     """
 
     solves_prox: ClassVar[bool] = True  # the surrogate contains R itself: a run may end with exact zeros
@@ -254,18 +261,16 @@ def _linearize(sca: SCA, state: State, batch: Any) -> tuple[LinearizedBatch, Sol
         curvature=active_curvature(sca),
     )
     outputs_at = lambda w: devices.outputs(network, w, rows)
+    make = partial(LinearizedBatch.of, problem, w, batch, pairs, outputs_at=outputs_at)
     if plan.directions is None:
-        lin = devices.linearize(network, w, rows, plan)
-        return LinearizedBatch.of(problem, w, batch, pairs, lin, outputs_at), plan.solver
+        return make(devices.linearize(network, w, rows, plan)), plan.solver
 
-    def sample(z, y):
-        assert plan.directions is not None
-        directions = problem.loss.directions(z, y, step_key(state.count), plan.directions)
-        return at_rest(devices.linearize(Directions.of(network), w, (rows, directions), plan))
+    def directions(z):
+        y = problem.targets(batch, z.shape[1], z.dtype)
+        return problem.loss.directions(z, y, step_key(state.count), plan.directions)
 
-    return LinearizedBatch.of(
-        problem, w, batch, pairs, devices.passes(network, w, rows), outputs_at, sample
-    ), plan.solver
+    whole, lin = devices.sample(network, w, rows, plan, directions)
+    return make(whole, sampled=lin), plan.solver
 
 
 def _weigh(here: LinearizedBatch, active: rules.Rules, state: State) -> tuple[LinearizedBatch, rules.RuleStates]:

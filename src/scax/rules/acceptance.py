@@ -77,7 +77,11 @@ class EveryFinite(AcceptanceRule):
 class Acceptance(AcceptanceRule):
     """A step is taken if its solver's own residual is at most `residual`, and if it does not raise the objective of
     the very batch it was computed from by more than `rise` times the objective's recent level. Where an iterate turns
-    out to be far off, the run goes on from the averaged iterate."""
+    out to be far off, the run goes on from the averaged iterate.
+
+    >>> sca = scax.SCA(problem, acceptance=scax.Acceptance(rise=0.5))  # stricter than the default
+    >>> every_finite_step = scax.SCA(problem, acceptance=False)
+    """
 
     residual: Number = 0.15
     rise: Number = 1.0
