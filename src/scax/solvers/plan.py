@@ -13,9 +13,9 @@ from .base import Solver
 from .closed_form import ClosedForm
 from .cost import Dimensions, step_cost
 
-#: How many times the price of one sampled direction per row an exact step must be for `curvature="auto"` to sample.
-#: Without noise and with few outputs an exact step gains three times as much (docs/outputs.md).
-CHEAPER = 8.0
+#: How many times the price of one sampled direction per row an exact step must be for `curvature="auto"` to sample;
+#: with a quadratic loss, whose targets may have no noise, exact steps gain several times as much (docs/outputs.md).
+CHEAPER, CHEAPER_QUADRATIC = 8.0, 32.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,9 +92,9 @@ def choose_curvature(
     if outputs == 1:
         return None, "one output has one direction"
     if isinstance(curvature, str):
-        exact, sampled = step_cost(sized(None)), step_cost(sized(1))
+        exact, sampled, is_quadratic = step_cost(sized(None)), step_cost(sized(1)), sized(None).takes_one_solve
         how = f"L·K = {rows * outputs:,} equations make a step {exact / sampled:.2g} times the price of L = {rows:,}"
-        return (1 if exact > CHEAPER * sampled else None), how
+        return (1 if exact > (CHEAPER_QUADRATIC if is_quadratic else CHEAPER) * sampled else None), how
     if curvature >= outputs:
         return None, f"{curvature} directions are no fewer than K = {outputs} outputs"
     return int(curvature), "asked for"
