@@ -51,7 +51,7 @@ class SCA:
     acceptance  True, False (every finite step is taken), or an Acceptance with its own bounds
     curvature   how much of the loss's Hessian each row brings into the system: "exact"; r, a whole number: r random
                 directions per row with the same mean, the gradient exact, L·r equations in place of L·K; "auto", the
-                default: exact where L·K is small, one direction where it is not
+                default: one direction where that makes the step clearly cheaper, exact where it does not
     all_rows    whether every batch holds all rows: what is left out is then Levenberg–Marquardt's (α = 1, β = 0, τ by
                 the gain ratio, the last iterate), and `info.status` says when nothing is left to gain; `train` sets it
 

@@ -1,6 +1,7 @@
 """How a step is solved, decided from shapes alone: the solver, the form of J, and whether JJᵀ is formed."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,10 +11,11 @@ from ..linearize.network import NetworkFunction
 from ..linearize.structured import Plan, one_row
 from .base import Solver
 from .closed_form import ClosedForm
-from .cost import Dimensions
+from .cost import Dimensions, step_cost
 
-#: L·K equations above which `curvature="auto"` samples.
-MANY_EQUATIONS = 2048
+#: How many times the price of one sampled direction per row an exact step must be for `curvature="auto"` to sample;
+#: with a quadratic loss, whose targets may have no noise, exact steps gain several times as much (docs/outputs.md).
+CHEAPER, CHEAPER_QUADRATIC = 8.0, 32.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,15 +57,19 @@ def plan_step(
     dimensions = Dimensions(network.problem, rows, outputs, width)
     if full:
         return StepPlan(ClosedForm(), "the full linearization is solved by one prox", "matrix-free", False, dimensions)
-    directions, why = choose_curvature(curvature, rows, outputs)
-    if directions is not None:
-        outputs = directions
-        dimensions = Dimensions(network.problem, rows, outputs, width, is_quadratic=True)
-    if block_width is None:
-        memory_rows = -(-memory_rows // outputs)
+
+    def sized(directions: int | None) -> Dimensions:
+        """With so many directions per row, or exact Hessians."""
+        seen = outputs if directions is None else directions
+        own = dataclasses.replace(dimensions, outputs=seen, is_quadratic=None if directions is None else True)
+        if block_width is not None:
+            return own
         # derivatives of a network are not read as layers: J of several terms is materialized
         plan = None if len(network.problem.names) > 1 else _read(network, w, x, rows, directions)
-        dimensions = dataclasses.replace(dimensions, plan=plan, memory_rows=memory_rows)
+        return dataclasses.replace(own, plan=plan, memory_rows=-(-memory_rows // seen))
+
+    directions, why = choose_curvature(curvature, rows, outputs, sized)
+    dimensions = sized(directions)
     choice = solver.choose(dimensions)
     form = choice.solver.form
     if block_width is not None:
@@ -77,17 +83,18 @@ def _read(network: NetworkFunction, w: Any, x: Any, rows: int, directions: int |
     return Plan.of(network, leaves, one_row(x), rows, directions)
 
 
-def choose_curvature(curvature: str | int, rows: int, outputs: int) -> tuple[int | None, str]:
-    """(directions sampled per row, why); None for the exact Hessian."""
+def choose_curvature(
+    curvature: str | int, rows: int, outputs: int, sized: Callable[[int | None], Dimensions]
+) -> tuple[int | None, str]:
+    """(directions sampled per row, why); None for the exact Hessian. `sized` gives a step's sizes with either."""
     if curvature == "exact":
         return None, "asked for"
     if outputs == 1:
         return None, "one output has one direction"
     if isinstance(curvature, str):
-        equations = rows * outputs
-        if equations <= MANY_EQUATIONS:
-            return None, f"L·K = {equations} equations are few"
-        return 1, f"L·K = {equations} equations are many, and one random direction a row leaves L = {rows}"
+        exact, sampled, is_quadratic = step_cost(sized(None)), step_cost(sized(1)), sized(None).takes_one_solve
+        how = f"L·K = {rows * outputs:,} equations make a step {exact / sampled:.2g} times the price of L = {rows:,}"
+        return (1 if exact > (CHEAPER_QUADRATIC if is_quadratic else CHEAPER) * sampled else None), how
     if curvature >= outputs:
         return None, f"{curvature} directions are no fewer than K = {outputs} outputs"
     return int(curvature), "asked for"
