@@ -1,9 +1,10 @@
-"""Error bars, probabilities and the evidence: python -m benchmarks.uncertainty [coverage probabilities evidence exact].
+"""Error bars: python -m benchmarks.uncertainty [coverage probabilities evidence exact draw].
 
 coverage       95% intervals of SCARegressor on ten tables, beside split conformal with the same network
 probabilities  log loss and calibration error with the correction and without, six tables
 evidence       alpha="evidence" beside alpha="auto": scores and processor seconds
 exact          std against the dense formula; time and memory (LAPLACE=python with laplace-torch: against that, too)
+draw           docs/images/uncertainty.svg
 
 Results go to docs/results/uncertainty.json after every table. Processor seconds, since the machine may be shared; each
 method's first fit of a shape, which compiles, is left out by fitting once before.
@@ -255,13 +256,57 @@ def exact(rows: int, hidden: tuple[int, int], features: int = 10) -> dict:
     return found
 
 
+def draw(results: dict) -> None:
+    """docs/images/uncertainty.svg: bars of a curve, and coverage and width of the tables measured."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams |= {
+        "svg.hashsalt": "scax",
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
+    from matplotlib import pyplot
+
+    random = np.random.default_rng(0)
+    x = np.concatenate([random.uniform(-3, -0.5, 120), random.uniform(0.7, 3, 120)])
+    y = np.sin(2 * x) + (0.05 + 0.12 * np.abs(x)) * random.standard_normal(240)
+    model, _ = fit(SCARegressor(random_state=0, alpha=1e-3), x[:, None], y)
+    at = np.linspace(-4.5, 4.5, 300)
+    low, high = model.predict_interval(at[:, None]).T
+    figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
+    left.fill_between(at, low, high, color="#4878d0", alpha=0.25, linewidth=0)
+    left.plot(at, model.predict(at[:, None]), color="#4878d0")
+    left.scatter(x, y, s=5, color="#333333", linewidths=0)
+    left.set(title="95% intervals; rows end at ±3", xlabel="x", ylabel="y")
+    tables = results["coverage"]
+    place = np.arange(len(tables))[::-1]
+    middle.axvspan(0.93, 0.97, color="#dddddd", linewidth=0)
+    for key, color, label in (("conformal", "#d65f5f", "split conformal"), ("covered", "#4878d0", "scax")):
+        middle.scatter([t[key] for t in tables.values()], place, s=22, color=color, label=label)
+    middle.set(title="share covered, 95% asked", xlim=(0.88, 1.0))
+    middle.set_yticks(place, list(tables))
+    middle.legend(loc="upper left", frameon=False)
+    right.axvline(1, color="#999999", linewidth=1)
+    right.scatter([t["width"] / t["conformal width"] for t in tables.values()], place, s=22, color="#4878d0")
+    right.set(title="width over split conformal's")
+    right.set_yticks(place, [""] * len(place))
+    figure.savefig(OUT.parent.parent / "images" / "uncertainty.svg", metadata={"Date": None})
+    if "PNG" in os.environ:
+        figure.savefig(os.environ["PNG"], dpi=80)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=["coverage", "probabilities", "evidence", "exact"])
+    parser.add_argument("parts", nargs="*", default=["coverage", "probabilities", "evidence", "exact", "draw"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", default="", help="tables whose names begin so")
     args = parser.parse_args()
     for part in args.parts:
+        if part == "draw":
+            draw(json.loads(OUT.read_text()))
+            continue
         if part == "exact":
             jobs = {"small": lambda: exact(400, (20, 20)), "large": lambda: exact(10_000, (94, 94))}
         else:
