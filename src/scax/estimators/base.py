@@ -464,6 +464,37 @@ class SCAEstimator(Uncertain, Sparsity, BaseEstimator):
         """The network's outputs [n, k] for new rows."""
         return self._outputs(self._inputs(X))
 
+    def to_model(self, target: str = "target"):
+        """The fitted network and its preprocessing as one model, which `scax.load` reads and ONNX can hold.
+
+        Parameters
+        ----------
+        target : str, default="target"
+            What the predicted column is called.
+
+        Returns
+        -------
+        model : scax.Model
+            `model.predict(table)` takes rows with the same columns; `model.save(path)` and `model.to_onnx(path)` write
+            it. Predicting needs NumPy alone.
+        """
+        from .export import model_of, target_of
+
+        check_is_fitted(self)
+        classes = getattr(self, "classes_", None)
+        mean, scale, link = self._output_units()
+        if classes is None and self.n_outputs_ > 1:
+            raise ValueError(f"a model file predicts one column; this estimator has {self.n_outputs_} outputs.")
+        biases = [*self.intercepts_[:-1], self.intercepts_[-1] + self._output_offset]
+        names = [str(n) for n in getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])]
+        layers = list(zip(self.coefs_, biases, strict=True))
+        about = target_of(target, classes)
+        return model_of(layers, self._activation(), link, self._columns, self._encoding, names, about, (mean, scale))
+
+    def _output_units(self) -> tuple[float, float, str]:
+        """Mean and scale by which outputs become predictions, and the link before them."""
+        raise NotImplementedError
+
     def _inputs(self, X) -> np.ndarray:
         """New rows as the network takes them."""
         check_is_fitted(self)

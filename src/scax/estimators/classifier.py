@@ -326,6 +326,9 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
         totals = weight @ targets + 1
         return np.log(totals / totals.sum())
 
+    def _output_units(self):
+        return 0.0, 1.0, "logistic" if len(self.classes_) == 2 else "softmax"
+
     def _loss(self) -> Loss:
         return Logistic() if len(self.classes_) == 2 else Softmax()
 

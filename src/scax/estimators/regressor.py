@@ -287,6 +287,14 @@ class SCARegressor(RegressorMixin, SCAEstimator):
             return Scaling(np.zeros_like(mean), mean if self.standardize else np.ones_like(mean))
         return Scaling.of(y, weight) if self.standardize else Scaling.none(y.shape[1])
 
+    def _output_units(self):
+        scaling = self._target_scaling
+        return (
+            float(scaling.center[0]),
+            float(scaling.scale[0]),
+            "exponential" if self.loss == "poisson" else "identity",
+        )
+
     def _loss(self) -> Loss:
         if self.loss == "huber":
             return Huber(float(self.huber_delta))

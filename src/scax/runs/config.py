@@ -25,6 +25,7 @@ class TrainConfig:
     drop: list[str] = dataclasses.field(default_factory=list)
     category: list[str] = dataclasses.field(default_factory=list)
     max_levels: int = 100
+    numbers: str = "auto"
     hidden: list[int] = dataclasses.field(default_factory=lambda: [16, 16])
     activation: str = "tanh"
     l2: float = 0.01
@@ -42,6 +43,11 @@ class TrainConfig:
     encoding: str = "utf-8"
     header: bool = True
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether a penalty makes zeros."""
+        return bool(self.l1 or self.log or self.group or self.penalty in SPARSE)
+
     def problems(self) -> str | None:
         """What is absurd about the options, in a sentence; None if nothing is."""
         for name, least, most in (
@@ -58,6 +64,8 @@ class TrainConfig:
             return f"--keep is {quoted(self.keep)}: choose {' or '.join(KEEPS)}."
         if self.task not in TASKS:
             return f"--task is {quoted(self.task)}: choose {', '.join(TASKS)}."
+        if self.numbers not in NUMBERS:
+            return f"--numbers is {quoted(self.numbers)}: choose {', '.join(NUMBERS)}."
         if self.activation not in ACTIVATIONS:
             return f"--activation is {quoted(self.activation)}: choose {', '.join(ACTIVATIONS)}."
         if any(not 1 <= width <= 100_000 for width in self.hidden):
@@ -97,6 +105,7 @@ def _is_text(name: str) -> bool:
 
 SPARSE = ("l1", "log", "group")
 KEEPS = ("best", "last")
+NUMBERS = ("auto", "standard", "clipped", "bins")
 TASKS = ("auto", "regression", "classification")
 ACTIVATIONS = ("tanh", "relu", "gelu", "silu", "elu", "softplus", "sigmoid")  # the MLP's, without importing JAX
 

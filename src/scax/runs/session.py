@@ -11,7 +11,7 @@ import json
 import operator
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ from ..training.scores import SCORES, score
 from ..training.stopping import Best, Stopping
 from ..training.strength import MOST_ROWS, chosen, in_use, set_aside, summary
 from . import config as configs
-from . import scoring, uncertainty
+from . import recipe, scoring, uncertainty
 from .checks import check_folder, check_info, check_sizes
 from .config import TrainConfig
 from .reading import HELD_OUT, SHARDS, Data, digest, read
@@ -77,7 +77,7 @@ class Session:
         self.folder, self.config, self.data = folder, config, data
         schema = data.preprocess.schema
         self.net = network((schema.width, *config.hidden, schema.outputs), config.activation)
-        loss = {"regression": losses.Squared, "binary": losses.Logistic, "multiclass": losses.Softmax}[data.task]()
+        loss = loss_of(data)
         params = self._first()
         self.path: PathSummary | None = read_path(folder) if config.strength else None
         self.problem = Problem(self.net.apply, loss, penalty(config, params, self.strength))
@@ -368,10 +368,32 @@ def penalty(config: TrainConfig, params: Any, strength: float | None = None) -> 
     return functools.reduce(operator.add, parts)
 
 
-def start(folder: Path, config: TrainConfig, table: Table, preprocess: Preprocess, command: str) -> Session:
-    """Make the run folder, with a checkpoint at step 0 in it: from the moment it is there, it can be resumed."""
+def loss_of(data: Data) -> Any:
+    """What the task's outputs are compared by."""
+    return {"regression": losses.Squared, "binary": losses.Logistic, "multiclass": losses.Softmax}[data.task]()
+
+
+def start(
+    folder: Path,
+    config: TrainConfig,
+    table: Table,
+    preprocess: Preprocess,
+    command: str,
+    auto: Collection[str] = (),
+    say: Callable[[str], object] = lambda text: None,
+) -> Session:
+    """Make the run folder, with a checkpoint at step 0 in it: from the moment it is there, it can be resumed.
+
+    The recipe decides the options named in `auto`; `say` is told where that takes time.
+    """
     with aside(folder) as working:
+        config = recipe.decided(config, preprocess, auto)
         data = read(config, table, preprocess, working)
+        if recipe.is_searched(config, auto, data.rows):
+            say(f"Choosing the strength of the L2 penalty on {len((data.held_out or ((),))[0]):,} rows held out …")
+            schema = preprocess.schema
+            net = network((schema.width, *config.hidden, schema.outputs), config.activation)
+            config = dataclasses.replace(config, l2=recipe.find_l2(config, data, net, loss_of(data)))
         session = Session(working, config, data)
         write_text(working / configs.FILE, configs.to_toml(dataclasses.asdict(config)))
         write_json(working / ENVIRONMENT, {"format": FORMAT, "command": command, **environment()})

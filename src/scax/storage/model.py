@@ -173,6 +173,10 @@ class Model:
         p = network.LINKS[self.link](self.outputs(x, tally))
         return np.concatenate([1 - p, p], axis=1) if p.shape[1] == 1 else p
 
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the model as one file, which `scax.load` reads."""
+        write_model(path, self)
+
     def to_onnx(self, path: str | os.PathLike) -> None:
         """Write the model, its preprocessing included, as ONNX (needs the extra: pip install 'scax[onnx]').
 
