@@ -131,7 +131,7 @@ def check(result: Path, environment: dict, folder: Path) -> None:
     np.testing.assert_allclose(found["w"], np.load(folder / "judge.npy"), rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_in_the_simulation_engine(app):
     folder, environment, result = app
     with running([sys.executable, "-m", "rounds.simulation"], folder, environment, "log") as process:
@@ -140,7 +140,7 @@ def test_in_the_simulation_engine(app):
     check(result, environment, folder)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_as_processes_over_loopback(app):
     folder, environment, result = app
     fleet, control, port = (free_port() for _ in range(3))
@@ -159,9 +159,9 @@ def test_as_processes_over_loopback(app):
             stack.enter_context(running(node, folder, environment, f"node{i}"))
         time.sleep(5)
         run = subprocess.run(
-            ["flwr", "run", ".", "here"], cwd=folder, env=environment, capture_output=True, text=True, timeout=100
+            ["flwr", "run", ".", "here"], cwd=folder, env=environment, capture_output=True, text=True, timeout=250
         )
-        end = time.monotonic() + 200
+        end = time.monotonic() + 250
         while not result.exists() and time.monotonic() < end:
             time.sleep(0.5)
         logs = "\n".join((folder / name).read_text()[-1500:] for name in ("link", "node0", "node1", "node2"))
