@@ -26,10 +26,10 @@ SITES = 10
 #: (data set, how near to U* counts)
 PAPER = {"Wine": 1.02, "SkillCraft1": 1.02, "CASP": 1.01}
 EXACT_ROUNDS = 40
-RATES = (1.0, 0.3, 0.1, 0.03)
-LOCAL_STEPS = (5, 20, 100)
-PROXIMAL = (0.01, 0.1, 1.0)
-SERVER_RATES = (0.1, 0.03, 0.01)
+RATES = (1.0, 0.3, 0.1)
+LOCAL_STEPS = (5, 50)
+PROXIMAL = (0.01, 0.1)
+SERVER_RATES = (0.03, 0.01)
 DAMPINGS = (1e-3, 1e-2, 1e-1)
 LABELS = {
     "exact": "exact rounds",
