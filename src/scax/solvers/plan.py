@@ -11,6 +11,7 @@ from ..linearize.structured import Plan, one_row
 from .base import Solver
 from .closed_form import ClosedForm
 from .cost import Dimensions
+from .quadratic import QuadraticModel
 
 #: L·K equations above which `curvature="auto"` samples.
 MANY_EQUATIONS = 2048
@@ -41,6 +42,7 @@ def plan_step(
     own_batches: bool = False,
     full: bool = False,
     curvature: str | int = "exact",
+    whole_memory: bool = False,
 ) -> StepPlan:
     """The plan for inputs `x` that make `rows` rows of the loss and the neighbor pairs.
 
@@ -48,6 +50,7 @@ def plan_step(
     block_width  weights in a block; None where all weights are solved for at once
     own_batches  every block differentiates its own rows alone
     full         the loss is linearized as well
+    whole_memory a matrix of all past curvature is part of the problem
     curvature    "exact", "auto", or a number of sampled directions per row
     """
     outputs, inputs = jax.eval_shape(network, w, x).shape[1], x
@@ -55,6 +58,9 @@ def plan_step(
     dimensions = Dimensions(network.problem, rows, outputs, width)
     if full:
         return StepPlan(ClosedForm(), "the full linearization is solved by one prox", "matrix-free", False, dimensions)
+    if whole_memory:
+        reason = f"past curvature is a matrix of {width}×{width} numbers, which one Cholesky solves with"
+        return StepPlan(QuadraticModel(), reason, "dense", False, dimensions)
     directions, why = choose_curvature(curvature, rows, outputs)
     if directions is not None:
         network, outputs = Directions.of(network), directions
