@@ -125,6 +125,7 @@ def test_points_drawn_anew_get_the_matrix_of_past_curvature(x64):
     problem, params = scax.Problem(TWO, scax.L2(1e-3)), start()
     fresh = scax.SCA(problem).on_fresh_points(params)
     assert isinstance(fresh.metric, scax.rules.FullMatrix)
+    assert "past curvature is a matrix of 17×17 numbers" in fresh.explain(params, batch_of(TWO))
     state, _ = fresh.step(fresh.init(params), batch_of(TWO))
     other = {"values": (X[::-1] / 2, Y), "slopes": X[5:]}
     surrogate, solver = convex_problem(fresh, state, other)
