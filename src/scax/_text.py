@@ -9,3 +9,8 @@ def printable(text: str, most: int | None = None) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def quoted(value: object, most: int = 60) -> str:
+    """A value as it would be written in Python, cut to so many characters."""
+    return printable(repr(value), most)

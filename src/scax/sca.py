@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PyTree
 
 from . import checks, rules
 from ._struct import Number, static, struct
-from .linearize.network import Directions, NetworkFunction
+from .linearize.network import NetworkFunction
 from .options import active_curvature, active_rules, resolve_options
 from .problem import Problem
 from .rules.acceptance import Trial
@@ -33,7 +33,7 @@ from .surrogate import (
     build_quadratic_surrogate,
     build_surrogate,
 )
-from .surrogate.sampled import at_rest, step_key
+from .surrogate.sampled import step_key
 
 
 @struct
@@ -62,6 +62,13 @@ class SCA:
                 default: exact where L·K is small, one direction where it is not
     all_rows    whether every batch holds all rows: what is left out is then Levenberg–Marquardt's (α = 1, β = 0, τ by
                 the gain ratio, the last iterate), and `info.status` says when nothing is left to gain; `train` sets it
+
+    >>> sca = scax.SCA(problem)
+    >>> state = sca.init(params)
+    >>> state, info = sca.step(state, (x, y))  # pure: for jit, scan and vmap
+    >>> bool(info.accepted), float(problem.objective(state.params, x, y)) < float(problem.objective(params, x, y))
+    (True, True)
+    >>> deploy = sca.solution(state)  # the averaged iterate: the same pytree as params
     """
 
     solves_prox: ClassVar[bool] = True  # the surrogate contains R itself: a run may end with exact zeros
@@ -191,13 +198,19 @@ def _iterate(sca: SCA, state: State, batch: Any) -> tuple[State, Info]:
     solution = solve_in_blocks(solver, surrogate, sca.blocks, state.blocks, n, sca.parallel or Serial())
     δ = solution.delta
 
+    # what the batch says of w_n, which was not fitted to it, and of the averaged iterate
+    alarm, mean, at_mean = active.acceptance.alarm(state.rules.acceptance, seen), state.mean, None
+    average, so_far = active.iterate_average, remembered.iterate_average
+    if mean is not None and average is not None and so_far is not None:
+        mean, at_mean, judged = average.judge(so_far, mean, w, seen, proposal.clock, alarm, here.objective_at)
+        remembered = dataclasses.replace(remembered, iterate_average=judged)
+
     # the step, if it is one to take
-    w_new, mean = w + α * δ, state.mean
+    w_new = w + α * δ
     step_norm = α * jnp.linalg.norm(δ)
     after, predicted = partial(here.objective_at, w_new), partial(here.predicted_at, w_new)
-    average = None if mean is None else partial(here.objective_at, mean)
-    trial = Trial(solution.status, solution.optimality, step_norm, jnp.linalg.norm(w), after, predicted, average)
-    (accepted, restored, alarm, status), acceptance = active.acceptance.decide(state.rules.acceptance, seen, trial)
+    trial = Trial(solution.status, solution.optimality, step_norm, jnp.linalg.norm(w), after, predicted, at_mean)
+    (accepted, restored, status), acceptance = active.acceptance.decide(state.rules.acceptance, seen, trial)
     w_next = jnp.where(accepted, w_new, w if mean is None else jnp.where(restored, mean, w))
 
     # what the next step needs
@@ -208,10 +221,6 @@ def _iterate(sca: SCA, state: State, batch: Any) -> tuple[State, Info]:
     memory = state.memory
     if memory is not None:
         memory = _if_finite((1 - ρ) * memory + ρ * here.gradient(), memory)
-    average, so_far = active.iterate_average, remembered.iterate_average
-    if mean is not None and average is not None and so_far is not None:
-        mean, judged = average.judge(so_far, mean, w, seen, proposal.clock, alarm, here.objective_at)
-        remembered = dataclasses.replace(remembered, iterate_average=judged)
     following = dataclasses.replace(
         state,
         w=w_next,
@@ -275,18 +284,16 @@ def _linearize(sca: SCA, state: State, batch: Any) -> tuple[LinearizedBatch, Sol
         curvature=active_curvature(sca),
     )
     outputs_at = lambda w: devices.outputs(network, w, rows)
+    make = partial(LinearizedBatch.of, problem, w, batch, pairs, outputs_at=outputs_at)
     if plan.directions is None:
-        lin = devices.linearize(network, w, rows, plan)
-        return LinearizedBatch.of(problem, w, batch, pairs, lin, outputs_at), plan.solver
+        return make(devices.linearize(network, w, rows, plan)), plan.solver
 
-    def sample(z, y):
-        assert plan.directions is not None
-        directions = problem.loss.directions(z, y, step_key(state.count), plan.directions)
-        return at_rest(devices.linearize(Directions.of(network), w, (rows, directions), plan))
+    def directions(z):
+        y = problem.targets(batch, z.shape[1], z.dtype)
+        return problem.loss.directions(z, y, step_key(state.count), plan.directions)
 
-    return LinearizedBatch.of(
-        problem, w, batch, pairs, devices.passes(network, w, rows), outputs_at, sample
-    ), plan.solver
+    whole, lin = devices.sample(network, w, rows, plan, directions)
+    return make(whole, sampled=lin), plan.solver
 
 
 def _memory_rows(state: State) -> int:

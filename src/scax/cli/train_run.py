@@ -166,6 +166,9 @@ def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
     if "test" in results:
         parts = (f"{key} {number(value)}" for key, value in results["test"].items() if type(value) is float)
         say(f"On {count(results['rows']['test'], 'row')} that nothing was chosen by: {', '.join(parts)}.")
+    if (ends := results.get("intervals")) is not None:
+        covered = ends["covered"][ends["levels"].index(0.95)]
+        say(f"Intervals of 95% covered {100 * covered:.0f}% of {count(ends['rows'], 'row')} held out.")
     if useful := [each["column"] for each in results.get("importance", []) if each["rise"] > 0][:5]:
         say(f"Columns that matter most: {', '.join(useful)}.")
     left, inputs = results["sparsity"], results["network"][0]

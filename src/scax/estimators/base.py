@@ -29,6 +29,7 @@ from .rows import Rows, merge
 from .scaling import Scaling
 from .sparsity import Sparsity
 from .trainer import Trainer
+from .uncertainty import Uncertain
 
 #: Rows of an automatic batch at most; and the linear system of one step, with a row per sample and output, is kept
 #: near this size.
@@ -37,7 +38,7 @@ MOST_IN_BATCH, SYSTEM_SIZE = 64, 128
 PARTIAL_STRENGTH = 1e-3
 
 
-class SCAEstimator(Sparsity, BaseEstimator):
+class SCAEstimator(Uncertain, Sparsity, BaseEstimator):
     """Abstract: use SCARegressor or SCAClassifier."""
 
     n_features_in_: int
@@ -148,6 +149,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
             print(self.recipe_)  # noqa: T201
         self.alpha_ = self._strength(x, targets, weight, y, held, random, again)
         self._train(x, targets, weight, held, self.recipe_.epochs, random)
+        self._keep_rows(Rows(x, targets, weight), None if held is None else Rows(*held))
         if not self._converged and held is None:
             warnings.warn(
                 f"the loss was still falling after max_iter={self.recipe_.epochs} epochs: raise max_iter, or tol.",
@@ -176,6 +178,8 @@ class SCAEstimator(Sparsity, BaseEstimator):
             "members": self.n_members,
         }
         given = {name: value for name, value in given.items() if not is_auto(value)}
+        if self.alpha == "evidence":  # it stands in for rows held out
+            given.setdefault("holds_out", False)
         if "hidden" in given:
             given["hidden"] = parameters.hidden_widths(given["hidden"])
         return dataclasses.replace(recipe, **given)
@@ -205,6 +209,7 @@ class SCAEstimator(Sparsity, BaseEstimator):
             self._random, self.loss_curve_ = random, getattr(self, "loss_curve_", [])
         self.alpha_ = PARTIAL_STRENGTH if isinstance(self.alpha, str) else float(self.alpha)
         self._train(x, targets, weight, None, 1, random)
+        self._bars = self._bar_rows = None
         return self
 
     def _prepare(self, X, y, sample_weight, first: bool):
@@ -276,7 +281,9 @@ class SCAEstimator(Sparsity, BaseEstimator):
         """alpha, or the strength found for "auto": trainings from one start, judged on held-out rows."""
         self.path_ = None
         if not is_auto(self.alpha):
-            return float(self.alpha)
+            return (
+                self._evidence_strength(x, targets, weight, random) if self.alpha == "evidence" else float(self.alpha)
+            )
         n = min(len(x), strength.MOST_ROWS)
         if n < 4:
             return PARTIAL_STRENGTH
@@ -384,10 +391,16 @@ class SCAEstimator(Sparsity, BaseEstimator):
 
     def _raw(self, X) -> np.ndarray:
         """The network's outputs [n, k] for new rows."""
+        return self._outputs(self._inputs(X))
+
+    def _inputs(self, X) -> np.ndarray:
+        """New rows as the network takes them."""
         check_is_fitted(self)
-        X = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        return self._input_scaling.apply(np.asarray(validate_data(self, X, dtype=np.float64, reset=False)))
+
+    def _outputs(self, x: np.ndarray) -> np.ndarray:
         layers = list(zip(self.coefs_, self.intercepts_, strict=True))
-        return forward(layers, self._activation(), "linear", self._input_scaling.apply(X)) + self._output_offset
+        return forward(layers, self._activation(), "linear", x) + self._output_offset
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -194,19 +194,24 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
             self._expected = np.unique(classes)
         return self._partial_fit(X, y, sample_weight)
 
-    def predict_proba(self, X):
+    def predict_proba(self, X, calibrated=False):
         """Probability of every class.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows.
+        calibrated : bool, default=False
+            Average over what the network does not know of its logits, and sharpen or soften them as rows ask for that
+            were held out (or left out, in closed form). The first call makes the posterior, which takes a moment.
 
         Returns
         -------
         p : ndarray of shape (n_samples, n_classes)
             Probabilities, the columns in the order of `classes_`.
         """
+        if calibrated:
+            return self.error_bars_.probabilities(self._inputs(X))
         z = self._raw(X)
         return np.hstack([expit(-z), expit(z)]) if z.shape[1] == 1 else softmax(z, axis=1)
 

@@ -19,7 +19,14 @@ def check(estimator: Any) -> None:
         hidden_widths(estimator.hidden_layer_sizes)
     checks.choice("activation", estimator.activation, [*ACTIVATIONS, *ALIASES])
     checks.choice("penalty", estimator.penalty, PENALTIES)
-    if not is_auto(estimator.alpha):
+    if isinstance(estimator.alpha, str) and estimator.alpha == "evidence":
+        if estimator.penalty != "l2":
+            raise ValueError(f"alpha='evidence' is for penalty='l2', got {estimator.penalty!r}: use alpha='auto'.")
+        if estimator.early_stopping is True:
+            raise ValueError(
+                "alpha='evidence' trains on all rows to a minimum: it needs early_stopping=False or 'auto'."
+            )
+    elif not is_auto(estimator.alpha):
         checks.nonnegative("alpha", estimator.alpha)
     checks.fraction("l1_ratio", estimator.l1_ratio)
     if not is_auto(estimator.damping):

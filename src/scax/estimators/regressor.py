@@ -5,6 +5,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from .. import checks
+from .._gaussian import check_coverage
 from ..losses import Huber, Loss, Poisson, Squared
 from .base import SCAEstimator
 from .scaling import Scaling
@@ -192,22 +193,55 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         """
         return self._partial_fit(X, y, sample_weight)
 
-    def predict(self, X):
+    def predict(self, X, return_std=False):
         """Predict targets.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows.
+        return_std : bool, default=False
+            Also return the standard deviation of y around the prediction: noise, and what the network may be off.
 
         Returns
         -------
         y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Predictions, in the units of the targets given to `fit`.
+        std : ndarray of the same shape
+            With `return_std`, their standard deviations.
         """
-        z = self._raw(X)
+        x = self._inputs(X)
+        z = self._outputs(x)
         y = np.exp(z) * self._target_scaling.scale if self.loss == "poisson" else self._target_scaling.undo(z)
-        return y[:, 0] if self._flat else y
+        y = y[:, 0] if self._flat else y
+        if not return_std:
+            return y
+        std = self.error_bars_.predict(x)[1] * self._target_scaling.scale
+        return y, std[:, 0] if self._flat else std
+
+    def predict_interval(self, X, coverage=0.95):
+        """Bounds that hold the share `coverage` of new targets.
+
+        They are calibrated by rows that the fit held out, or else by leave-one-out residuals of all rows, without
+        training anything again. The first call makes the posterior, which takes a moment.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        coverage : float, default=0.95
+            Between 0 and 1.
+
+        Returns
+        -------
+        bounds : ndarray of shape (n_samples, 2) or (n_samples, n_outputs, 2)
+            Lower and upper bound of every row, in the units of the targets given to `fit`.
+        """
+        check_coverage(coverage)
+        bounds = self.error_bars_.interval(self._inputs(X), coverage)
+        scaling = self._target_scaling
+        bounds = bounds * scaling.scale[:, None] + (0 if self.loss == "poisson" else scaling.center[:, None])
+        return bounds[:, 0] if self._flat else bounds
 
     def _validate(self, X, y, first):
         checks.choice("loss", self.loss, LOSSES)

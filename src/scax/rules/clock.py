@@ -25,7 +25,10 @@ FAST, SLOW = 8, 1
 
 @struct
 class StepCount(Stateless):
-    """t_n = n: time passes with every step."""
+    """t_n = n: time passes with every step.
+
+    >>> sca = scax.SCA(problem, clock=scax.rules.StepCount())  # schedules count steps
+    """
 
     def explain(self):
         return "the clock counts steps"
@@ -66,6 +69,8 @@ class Progress(Rule):
     the residual's norm where the clock runs (p = ½), with its square where it stands still (p = 1), the two ends of the
     range in which Levenberg–Marquardt converges quadratically. An objective that is not positive or does not fall, and
     batches that have nothing in common, let the clock run with the steps.
+
+    >>> sca = scax.SCA(problem, clock=scax.rules.Progress())  # the default
     """
 
     tolerance: Number = 0.4

@@ -48,6 +48,8 @@ class LowRank(Rule):
     t and m are the clock's. A batch of many rows knows its curvature itself. M is an average with weights growing like
     n^recent over the batches used. An `automatic` one is there only for up to 1000 weights, smooth penalties, a
     `Relative` damping and no blocks.
+
+    >>> sca = scax.SCA(problem, metric=scax.LowRank(rank=8))
     """
 
     rank: int = static(default=16)

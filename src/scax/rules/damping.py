@@ -89,6 +89,9 @@ class Relative(Rule):
     it: both are damped more. m is what the clock has seen the objective fall by. The boost rises by `rise` at a step
     that is not taken, up to 1e10, and falls back by `fall`, down to 1, at each one that is. With `centered=False` S
     keeps the common direction (`Seen.curvature`).
+
+    >>> steadier = scax.SCA(problem, damping=scax.Relative(share=0.05))
+    >>> fixed = scax.SCA(problem, damping=0.1)
     """
 
     share: Number = 0.016

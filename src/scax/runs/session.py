@@ -27,6 +27,7 @@ from ..problem import Problem
 from ..regularizers import L1, L2, GroupLasso, LogSum, Regularizer, neuron_groups
 from ..sca import SCA
 from ..storage import load_checkpoint, read_info, save, save_checkpoint, write_text
+from ..storage.error_bars import ErrorBars
 from ..storage.run_files import (
     CHECKPOINT,
     ENVIRONMENT,
@@ -52,7 +53,7 @@ from ..training.scores import SCORES, score
 from ..training.stopping import Best, Stopping
 from ..training.strength import MOST_ROWS, chosen, in_use, set_aside, summary
 from . import config as configs
-from . import scoring
+from . import scoring, uncertainty
 from .checks import check_folder, check_info, check_sizes
 from .config import TrainConfig
 from .reading import HELD_OUT, SHARDS, Data, digest, read
@@ -270,6 +271,22 @@ class Session:
         }
         return found | ({} if self.data.test is None else {"test": scoring.scores(pre, z, y)})
 
+    def _error_bars(self, solution: Any) -> ErrorBars | None:
+        """What the model says of its own uncertainty, calibrated by the rows held out; None where rows allow none."""
+        if jax.process_count() > 1:
+            return None  # no process has all rows
+        rows, held = self.feed.sample(uncertainty.MOST_ROWS), self.data.held_out
+        bars = uncertainty.of_run(self.problem, self.net, solution, rows, held, self.data.rows)
+        return None if isinstance(bars, str) else bars
+
+    def _calibrated(self, bars: ErrorBars, solution: Any, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+        """How the error bars did on rows held out."""
+        pre, x, y = self.data.preprocess, x[:HELD_OUT], y[:HELD_OUT]
+        if not pre.schema.target.classes:
+            return {"intervals": uncertainty.intervals(bars, pre, x, y, SHOWN)}
+        plain = scoring.probabilities(self._outputs(solution, x))
+        return {"calibration": uncertainty.calibration(bars, plain, x, y)}
+
     def finish(self) -> dict[str, Any]:
         """Write the model and the results."""
         hosts.meet()  # all records are written
@@ -304,6 +321,9 @@ class Session:
             results["path"] = self.path
         if (rows := self.data.test or self.data.held_out) is not None:
             results |= self._judged(solution, *rows)
+        bars = self._error_bars(solution)
+        if rows is not None and bars is not None:
+            results |= self._calibrated(bars, solution, *rows)
         if not hosts.first():
             return results
         name = SCORES[self.data.task].name
@@ -315,6 +335,7 @@ class Session:
             loss=self.problem.loss,
             preprocess=self.data.preprocess,
             info=info,
+            posterior=bars,
             follow=False,
         )
         write_json(self.folder / RESULTS, results)

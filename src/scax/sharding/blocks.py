@@ -41,6 +41,8 @@ class Blocks:
                they cannot overshoot: Φ(z0 + Σ_c J_c δ_c) ≤ 1/C Σ_c Φ(z0 + C J_c δ_c) by convexity. Many random blocks
                do best in between. With surrogate="full", where Φ is linear, it changes nothing.
     seed       of all that is drawn
+
+    >>> sca = scax.SCA(problem, blocks=scax.Blocks(4, by="neuron"))
     """
 
     count: int

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 from jaxtyping import Array, Float
 
-from ..linearize.network import Directions, NetworkFunction
+from ..linearize.network import NetworkFunction
 from ..linearize.structured import Plan, one_row
 from .base import Solver
 from .closed_form import ClosedForm
@@ -53,7 +53,7 @@ def plan_step(
     whole_memory a matrix of all past curvature is part of the problem
     curvature    "exact", "auto", or a number of sampled directions per row
     """
-    outputs, inputs = jax.eval_shape(network, w, x).shape[1], x
+    outputs = jax.eval_shape(network, w, x).shape[1]
     width = w.shape[0] if block_width is None else block_width
     dimensions = Dimensions(network.problem, rows, outputs, width)
     if full:
@@ -63,13 +63,12 @@ def plan_step(
         return StepPlan(QuadraticModel(), reason, "dense", False, dimensions)
     directions, why = choose_curvature(curvature, rows, outputs)
     if directions is not None:
-        network, outputs = Directions.of(network), directions
-        inputs = (x, jax.ShapeDtypeStruct((x.shape[0], directions, dimensions.outputs), w.dtype))
+        outputs = directions
         dimensions = Dimensions(network.problem, rows, outputs, width, is_quadratic=True)
     if block_width is None:
         memory_rows = -(-memory_rows // outputs)
         # derivatives of a network are not read as layers: J of several terms is materialized
-        plan = None if len(network.problem.names) > 1 else _read(network, w, inputs, rows)
+        plan = None if len(network.problem.names) > 1 else _read(network, w, x, rows, directions)
         dimensions = dataclasses.replace(dimensions, plan=plan, memory_rows=memory_rows)
     choice = solver.choose(dimensions)
     form = choice.solver.form
@@ -79,9 +78,9 @@ def plan_step(
     return StepPlan(choice.solver, choice.reason, form, uses_gram, dimensions, directions, why)
 
 
-def _read(network: NetworkFunction, w: Any, x: Any, rows: int) -> Plan:
+def _read(network: NetworkFunction, w: Any, x: Any, rows: int, directions: int | None) -> Plan:
     leaves = jax.eval_shape(network.split, w)
-    return Plan.of(network, leaves, one_row(x), rows)
+    return Plan.of(network, leaves, one_row(x), rows, directions)
 
 
 def choose_curvature(curvature: str | int, rows: int, outputs: int) -> tuple[int | None, str]:

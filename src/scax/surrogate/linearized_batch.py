@@ -30,7 +30,7 @@ class LinearizedBatch:
     targets: Float[Array, "l _"]  # of several terms with the term's number beside them
     shares: Float[Array, "l"]  # Σ = 1, or Σ of the terms' weights
     outputs_at: Callable[[Float[Array, "q"]], Float[Array, "n k"]]  # f of all rows at other weights
-    sampled: SampledCurvature | None = None  # where a few directions stand for each row's Hessian
+    sampled: SampledCurvature | None = None  # where a few directions C_i stand for each row's Hessian
 
     @staticmethod
     def of(
@@ -40,25 +40,22 @@ class LinearizedBatch:
         pairs: Pairs | None,
         lin: Linearization,
         outputs_at: Callable[[Float[Array, "q"]], Float[Array, "n k"]],
-        sample: Callable[[Float[Array, "n k"], Float[Array, "l k"]], Linearization] | None = None,
+        sampled: Linearization | None = None,
     ) -> "LinearizedBatch":
-        """The targets are brought into the outputs' own shape and precision; `sample` gives J̃ of outputs and targets,
-        where curvature is sampled."""
+        """The targets are brought into the outputs' own shape and precision; `sampled` are the rows C_iJ_i."""
         targets = problem.targets(batch, lin.outputs.shape[1], lin.outputs.dtype)
-        here = LinearizedBatch(
-            problem.on(batch), w, batch, pairs, lin, targets, problem.shares(batch, w.dtype), outputs_at
-        )
-        return here if sample is None else here._sampled(sample(lin.outputs, targets))
+        shares = problem.shares(batch, w.dtype)
+        return LinearizedBatch(problem.on(batch), w, batch, pairs, lin, targets, shares, outputs_at)._with(sampled)
 
-    def _sampled(self, lin: Linearization) -> "LinearizedBatch":
-        """The same with J̃ in place of the loss's Hessian."""
-        exact = dataclasses.replace(self, sampled=None)
-        return dataclasses.replace(self, sampled=SampledCurvature(lin, exact.gradient()))
+    def _with(self, sampled: Linearization | None) -> "LinearizedBatch":
+        """The same, these rows in place of the loss's Hessian; the gradient, which many ask for, is found once."""
+        part = None if sampled is None else SampledCurvature(sampled, self.gradient())
+        return dataclasses.replace(self, sampled=part)
 
     def with_weights(self, weights: Float[Array, "terms"]) -> "LinearizedBatch":
         """The same with other weights of the terms."""
-        here = dataclasses.replace(self, shares=self.problem.shares(self.batch, self.w.dtype, weights))
-        return here if here.sampled is None else here._sampled(here.sampled.lin)
+        here = dataclasses.replace(self, shares=self.problem.shares(self.batch, self.w.dtype, weights), sampled=None)
+        return here if self.sampled is None else here._with(self.sampled.lin)
 
     def term_losses(self) -> dict[str, Float[Array, ""]]:
         """Each term's average loss at w_n, without its weight."""

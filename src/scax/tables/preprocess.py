@@ -45,6 +45,14 @@ class Preprocess:
     Numbers become (value − mean)/scale, missing ones the median first; booleans 0/1; a category one 0/1 feature per
     level, all 0 where the level is new or missing; columns with missing values add an indicator. A regression target
     becomes (y − mean)/scale; two classes become 0 and 1 (float), more become class indices (int32).
+
+    >>> from scax.tables import Preprocess, Split, open_table
+    >>> rng = np.random.default_rng(0)
+    >>> table = open_table({"size": rng.normal(size=50), "kind": ["flat", "house"] * 25, "price": rng.normal(size=50)})
+    >>> pre = Preprocess.fit(table, "price", split=Split(0.2))
+    >>> x_train, y_train, x_held_out, y_held_out = pre.arrays(table, Split(0.2))
+    >>> x_train.shape[1]  # size, and one column per kind
+    3
     """
 
     schema: Schema

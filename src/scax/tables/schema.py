@@ -103,8 +103,8 @@ class Schema:
     def from_json(value: Any) -> "Schema":
         """From what `to_json` gave; anything else is a TableError."""
         version = value.get("version") if isinstance(value, dict) else None
-        if type(version) is int and version > VERSION:
-            raise TableError(f"The schema has format {version:.6g} and this scax reads {VERSION}: upgrade scax.")
+        if type(version) is int and VERSION < version < 2**53:  # beyond that it is damaged
+            raise TableError(f"The schema has format {version:,} and this scax reads {VERSION}: upgrade scax.")
         try:
             check(value, SchemaJson)
             columns = tuple(_column(c) for c in value["columns"])

@@ -33,6 +33,10 @@ class Result:
     `steps` were taken; `status` says why no more: "steps" (all that were asked for), "callback" (it returned True), or,
     with all rows in every step, "converged" (the gradient is zero for what the precision can tell) or
     "precision_reached" (steps no longer lower the objective by what rounding shows: float64 may go on).
+
+    >>> result = scax.train(scax.SCA(problem), params, (x, y), steps=20)
+    >>> result.steps, result.status, "objective" in result.history
+    (20, 'steps', True)
     """
 
     params: PyTree
@@ -75,6 +79,13 @@ def train(
 
     With a nonsmooth penalty SCA takes `finish` more steps on all rows (`scax.finish`; 0: none), so that weights which
     have shrunk towards zero are 0.0 in `Result.params`; `Result.state` is as before them.
+
+    >>> result = scax.train(scax.SCA(problem), params, (x, y), steps=20)
+    >>> result.history["objective"][-1] < result.history["objective"][0]
+    True
+    >>> result = scax.train(scax.SCA(problem), params, (x, y), steps=200, batch_size=None)  # all rows: ends by itself
+    >>> result.status
+    'precision_reached'
     """
     method = check_method(method)
     checks.whole_number("steps", steps, 1)
