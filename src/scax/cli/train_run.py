@@ -165,7 +165,8 @@ def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
     say(f"{told}.")
     if "test" in results:
         parts = (f"{key} {number(value)}" for key, value in results["test"].items() if type(value) is float)
-        say(f"On {count(results['rows']['test'], 'row')} that nothing was chosen by: {', '.join(parts)}.")
+        line = f" (a linear model: RMSE {number(results['linear']['RMSE'])})" if "linear" in results else ""
+        say(f"On {count(results['rows']['test'], 'row')} that nothing was chosen by: {', '.join(parts)}{line}.")
     if useful := [each["column"] for each in results.get("importance", []) if each["rise"] > 0][:5]:
         say(f"Columns that matter most: {', '.join(useful)}.")
     left, inputs = results["sparsity"], results["network"][0]
