@@ -5,8 +5,8 @@ A griffe extension of mkdocs.yml. In the source a docstring is plain text for `h
     params      what to deploy
     state       what can be trained on
 
-become a list, and lines that begin with >>> a block of code. Classes made by a decorator of ours, whose constructors griffe
-cannot read, get their signature from the class itself.
+become a list, and lines that begin with >>> a block of code. Classes made by a decorator of ours, whose constructors
+griffe cannot read, get their signature from the class itself.
 """
 
 import importlib

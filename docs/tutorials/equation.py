@@ -32,7 +32,7 @@ def start(params, t):
 
 # %% [markdown]
 # Each term has rows of its own: 40 times for the equation, a single one for the start, u(0) = 1 and u′(0) = 0. With
-# `batch_size=None` all of them are in every step, and the run ends by itself.
+# `batch_size=None` all of them are in every step, and the rules are Levenberg–Marquardt's.
 
 # %%
 times = np.linspace(0, 6, 40)[:, None]
