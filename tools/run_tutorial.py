@@ -33,9 +33,15 @@ def run(code: str, scope: dict) -> str:
         exec(compile(tree, "<cell>", "exec"), scope)
         if last is not None:
             value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), scope)
-            if value is not None and not code.rstrip().endswith(";"):
+            if value is not None and not _drawn(value):
                 print(value)
     return shown.getvalue()
+
+
+def _drawn(value) -> bool:
+    """Whether it is a part of a figure, which is shown as a picture."""
+    first = value[0] if isinstance(value, list | tuple) and value else value
+    return type(first).__module__.startswith("matplotlib")
 
 
 def main(source: Path) -> None:

@@ -32,14 +32,14 @@ def start(params, t):
 
 # %% [markdown]
 # Each term has rows of its own: 40 times for the equation, a single one for the start, u(0) = 1 and u′(0) = 0. With
-# `batch_size=None` all of them are in every step, and the run ends by itself.
+# `batch_size=None` all of them are in every step, and the rules are Levenberg–Marquardt's.
 
 # %%
 times = np.linspace(0, 6, 40)[:, None]
 problem = scax.Problem({"equation": scax.Term(residual), "start": scax.Term(start, weight=10.0)}, scax.L2(0.0))
 data = {"equation": times, "start": (np.zeros((1, 1)), np.array([[1.0, 0.0]]))}
 params = jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(0)))
-result = scax.train(scax.SCA(problem), params, data, steps=300, batch_size=None)
+result = scax.train(scax.SCA(problem), params, data, steps=200, batch_size=None)
 
 rate = np.sqrt(4 - 0.2**2)
 exact = np.exp(-0.2 * times) * (np.cos(rate * times) + 0.2 / rate * np.sin(rate * times))
@@ -60,10 +60,10 @@ right.legend()
 # ## Two dimensions
 #
 # −Δu = f on the unit square, u = 0 on its edge. Points are now **drawn anew** at every step, by functions of a key: no grid, and
-# nothing to overfit. (In 120 steps, for a quick look; `examples/poisson.py` goes further.)
+# nothing to overfit. (In 80 steps, for a quick look; `examples/poisson.py` goes further.)
 
 # %%
-square = scax.MLP((2, 16, 16, 1))
+square = scax.MLP((2, 12, 12, 1))
 truth = lambda x: jnp.prod(jnp.sin(jnp.pi * x), axis=-1)
 
 
@@ -79,9 +79,9 @@ def edge(key):
 
 
 terms = {"equation": scax.Term(poisson), "edge": scax.Term(square.apply, weight=10.0)}
-draws = {"equation": lambda key: jax.random.uniform(key, (120, 2)), "edge": edge}
+draws = {"equation": lambda key: jax.random.uniform(key, (80, 2)), "edge": edge}
 params = jax.tree.map(lambda leaf: leaf.astype(float), square.init(jax.random.key(0)))
-result = scax.train(scax.SCA(scax.Problem(terms, scax.L2(0.0))), params, draws, steps=120)
+result = scax.train(scax.SCA(scax.Problem(terms, scax.L2(0.0))), params, draws, steps=80)
 
 axis = np.linspace(0, 1, 41)
 grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)

@@ -112,7 +112,7 @@ def simulate(
         result = scax.federated.simulate(problem, params, sites, rounds=15)
 
     >>> result = scax.federated.simulate(problem, params, [(x[:20], y[:20]), (x[20:], y[20:])], rounds=5)
-    >>> result.history["objective"][-1] < result.history["objective"][0]
+    >>> bool(result.history["objective"][-1] < result.history["objective"][0])
     True
     """
     checks.whole_number("rounds", rounds, 1)

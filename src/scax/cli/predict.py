@@ -10,17 +10,18 @@ import typer
 
 from .._text import printable
 from .errors import UserError
+from .named import named
 from .options import names
 from .words import say
 
 
 def register(cli: typer.Typer) -> None:
-    cli.command("predict")(predict)
+    cli.command("predict", short_help="Predict the target of new rows.")(predict)
 
 
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model file.")],
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A CSV, CSV.gz or Parquet file.")],
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A CSV, CSV.gz or Parquet file, or a data set.")],
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Where to write: .csv, .csv.gz or .parquet.", show_default="the terminal"),
@@ -46,6 +47,7 @@ def predict(
     from ..storage import load, write_bytes
     from ..tables import Tally, open_table
 
+    table = named(table).path
     model = load(model_file(run))
     if model.preprocess is None:
         raise UserError(

@@ -31,13 +31,21 @@ ProcessId = Annotated[int | None, typer.Option(help="With --hosts: which one thi
 
 
 def register(cli: typer.Typer) -> None:
-    cli.command("train")(train)
-    cli.command("resume")(resume)
+    cli.command("train", short_help="Train a network on a table.")(train)
+
+
+def register_resume(cli: typer.Typer) -> None:
+    cli.command("resume", short_help="Go on with a run after a stop, or beyond its end.")(resume)
 
 
 def train(
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A CSV, CSV.gz or Parquet file.")],
-    target: Annotated[str, typer.Option(help="The column to predict.")],
+    table: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE", help="A CSV, CSV.gz or Parquet file, or the name of a data set (see scax datasets)."
+        ),
+    ],
+    target: Annotated[str | None, typer.Option(help="The column to predict; a data set knows its own.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run folder to make.", show_default="runs/train-NAME-1, …")
     ] = None,
@@ -91,7 +99,12 @@ def train(
     from ..cluster.hosts import agreed, first
     from ..runs.config import TrainConfig
     from ..storage.run_folder import free, refuse_existing
+    from .named import named
 
+    known = named(table)
+    if target is None and known.target is None:
+        raise UserError(f"{table}: which column is to be predicted? Give --target.")
+    as_known = target is None or target == known.target
     given: dict[str, Any] = {
         "hidden": None if hidden == "auto" else widths("hidden", hidden),
         "activation": None if activation == "auto" else activation,
@@ -101,10 +114,10 @@ def train(
     auto = {name for name, value in given.items() if value is None} | ({"l2"} if l2 is None and not penalty else set())
     given = {name: value for name, value in given.items() if value is not None}
     options = TrainConfig(
-        table=str(table.absolute()),
-        target=target,
-        task=task,
-        drop=names("drop", drop) if drop else [],
+        table=str(known.path.absolute()),
+        target=known.target if target is None else target,
+        task=known.task if task == "auto" and as_known else task,
+        drop=names("drop", drop) if drop else list(known.drop),
         category=names("category", category) if category else [],
         max_levels=max_levels,
         numbers=numbers,
@@ -115,7 +128,7 @@ def train(
         keep=keep,
         seed=seed,
         encoding=encoding,
-        header=header,
+        header=header and known.header,
     )
     if reason := options.problems():
         raise UserError(reason)

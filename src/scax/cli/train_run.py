@@ -185,7 +185,8 @@ def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
     say(f"{told}.")
     if "test" in results:
         parts = (f"{key} {number(value)}" for key, value in results["test"].items() if type(value) is float)
-        say(f"On {count(results['rows']['test'], 'row')} that nothing was chosen by: {', '.join(parts)}.")
+        line = f" (a linear model: RMSE {number(results['linear']['RMSE'])})" if "linear" in results else ""
+        say(f"On {count(results['rows']['test'], 'row')} that nothing was chosen by: {', '.join(parts)}{line}.")
     if (ends := results.get("intervals")) is not None:
         covered = ends["covered"][ends["levels"].index(0.95)]
         say(f"Intervals of 95% covered {100 * covered:.0f}% of {count(ends['rows'], 'row')} held out.")

@@ -9,7 +9,7 @@ from .._extras import required_by
 from .._text import printable
 from ..training.scores import roc
 from .numbers import short, ticks
-from .svg import FAINT, GRID, INK, SERIES, SHADES, figure, styled, to_svg
+from .svg import DASHES, FAINT, GRID, INK, SERIES, SHADES, figure, styled, to_svg
 
 with required_by("A report"):
     from matplotlib.patches import Rectangle
@@ -38,15 +38,21 @@ def curves(
     *,
     wild_start: bool = False,
     counts: bool = False,
+    kept: float | None = None,
 ) -> str:
     """Mean over repeats with a band of one standard deviation; a logarithmic y axis where values span a wide range.
 
     `wild_start` lets the first iterations leave the picture: what follows decides its range. `counts` are whole numbers
-    on an axis from zero.
+    on an axis from zero. A line across marks the step that was `kept`.
     """
     with styled():
         fig = figure()
-        draw_curves(fig.add_subplot(), lines, xlabel, ylabel, wild_start, counts)
+        ax = fig.add_subplot()
+        draw_curves(ax, lines, xlabel, ylabel, wild_start, counts)
+        if kept is not None:
+            ax.axvline(kept, color=FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        if len(lines) > 1 and len({line.label for line in lines}) == len(lines) and kept is not None:
+            ax.legend(loc="best", fontsize=8)
         return to_svg(fig, name)
 
 
@@ -58,7 +64,9 @@ def draw_curves(ax, lines: Sequence[Curve], xlabel: str, ylabel: str, wild_start
         color, width, veil = SERIES[line.color], 2.4 if line.strong else 1.3, 0.2 if line.strong else 0.07
         if line.values.shape[0] > 1:
             ax.fill_between(line.x, mean - sd, mean + sd, color=color, alpha=veil, linewidth=0)
-        ax.plot(line.x, mean, color=color, linewidth=width, label=line.label, zorder=3 if line.strong else 2)
+        dashes = (0, DASHES[line.color % len(DASHES)]) if line.color else "-"
+        order = 3 if line.strong else 2
+        ax.plot(line.x, mean, color=color, linewidth=width, linestyle=dashes, label=line.label, zorder=order)
         if mean.count():
             settled = mean[len(mean) // 12 :].compressed() if wild_start and len(mean) > 12 else mean.compressed()
             top = np.quantile(settled, 0.98) if wild_start else settled.max()
@@ -238,6 +246,21 @@ def reliability(name: str, lines: Sequence[tuple[str, Sequence[Sequence[float]]]
         ax.set_xlabel("probability of the predicted class")
         ax.set_ylabel("share predicted right")
         ax.legend(loc="upper left")
+        return to_svg(fig, name)
+
+
+def residuals(name: str, truth: np.ndarray, prediction: np.ndarray, unit: str) -> str:
+    """True minus predicted, against predicted, with the line of no error."""
+    with styled():
+        fig = figure()
+        ax = fig.add_subplot()
+        ax.axhline(0, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+        ax.scatter(prediction, truth - prediction, s=9, color=SERIES[0], alpha=0.55, linewidths=0)
+        ax.set_xlabel(f"predicted {printable(unit, 2 * LONGEST)}")
+        ax.set_ylabel("true − predicted")
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(MaxNLocator(6))
+            axis.set_major_formatter(Ticks())
         return to_svg(fig, name)
 
 

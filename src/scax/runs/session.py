@@ -269,7 +269,12 @@ class Session:
             "truth": np.round(truth[:SHOWN].astype(float), 6).tolist(),
             "importance": scoring.importance(pre, lambda rows: self._outputs(solution, rows), x, y),
         }
-        return found | ({} if self.data.test is None else {"test": scoring.scores(pre, z, y)})
+        if self.data.test is None:
+            return found
+        sample = self.feed.sample(HELD_OUT)
+        if (line := scoring.linear_scores(pre, (np.asarray(sample.x), np.asarray(sample.y)), x, y)) is not None:
+            found["linear"] = line
+        return found | {"test": scoring.scores(pre, z, y)}
 
     def _error_bars(self, solution: Any) -> ErrorBars | None:
         """What the model says of its own uncertainty, calibrated by the rows held out; None where rows allow none."""

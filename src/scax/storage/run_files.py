@@ -112,6 +112,7 @@ class TrainResults(TypedDict):
     kept: Literal["best", "last"]
     final: dict[str, Number]
     test: NotRequired[dict[str, Any]]  # scores on rows that nothing was chosen by
+    linear: NotRequired[dict[str, Any]]  # those of a linear model on the same rows
     importance: NotRequired[list[Importance]]
     outputs: NotRequired[Matrix]
     truth: NotRequired[list[float]]

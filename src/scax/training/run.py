@@ -81,11 +81,11 @@ def train(
     have shrunk towards zero are 0.0 in `Result.params`; `Result.state` is as before them.
 
     >>> result = scax.train(scax.SCA(problem), params, (x, y), steps=20)
-    >>> result.history["objective"][-1] < result.history["objective"][0]
+    >>> bool(result.history["objective"][-1] < result.history["objective"][0])
     True
     >>> result = scax.train(scax.SCA(problem), params, (x, y), steps=200, batch_size=None)  # all rows: ends by itself
-    >>> result.status
-    'precision_reached'
+    >>> result.status in ("converged", "precision_reached")
+    True
     """
     method = check_method(method)
     checks.whole_number("steps", steps, 1)
