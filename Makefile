@@ -24,18 +24,18 @@ CORE := tests/agreement tests/linearize tests/losses tests/regularizers tests/te
 BOUNDS := tests/bridges tests/cli/test_bad_input.py tests/cli/test_live.py tests/cluster tests/report tests/storage \
 	tests/tables tests/test_extras.py
 
-# README, the guides and docs/: their links, names, numbers and examples.
+# README, the guides, the reference and docs/: their names, numbers and examples.
 DOCS := tests/test_guides.py tests/test_promises.py tests/test_extras.py tests/test_packaging.py \
-	tests/cli/test_readme.py tests/reproduce/test_docs.py tests/examples
+	tests/cli/test_readme.py tests/reproduce/test_docs.py tests/test_reference.py tests/examples
 
 # Some tests wait for processes they started: three at a time keep two cores busy.
 TESTS := $(BIN)/python -m pytest -n 3 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test core oldest docs torch coverage lint format wheel bench clean
+.PHONY: help demo test core oldest docs docs-serve check-docs torch federated flower coverage lint format wheel bench clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: $(RUNTIME)  ## Compare SCA with the usual optimizers on bundled data
 	@$(BIN)/scax compare
@@ -52,7 +52,15 @@ oldest:  ## Test the oldest releases that pyproject.toml allows, in .venv-oldest
 	@$(PYTHON) tools/oldest.py > build/oldest.txt
 	@$(MAKE) VENV=.venv-oldest CONSTRAINTS=build/oldest.txt TESTED="$(CORE) $(BOUNDS)" core
 
-docs: $(DEV)  ## Check what the documents say: links, names, commands, examples
+docs:  ## Build the manual into build/site, in .venv-docs; its tutorials are run
+	@$(MAKE) --no-print-directory VENV=.venv-docs .venv-docs/.installed-docs
+	@.venv-docs/bin/python tools/manual.py
+
+docs-serve:  ## Show the manual while it is written
+	@$(MAKE) --no-print-directory VENV=.venv-docs .venv-docs/.installed-docs
+	@.venv-docs/bin/python tools/manual.py --serve
+
+check-docs: $(DEV)  ## Check what the documents say: names, numbers, commands, examples
 	@$(TESTS) $(DOCS)
 
 coverage: $(DEV)  ## The same, and the lines they did not reach
@@ -64,6 +72,13 @@ torch: $(DEV)  ## Install PyTorch too, and run its tests: the others leave it ou
 	@echo "Installing PyTorch into $(VENV)"
 	@$(INSTALL) '.[dev,torch]'
 	@$(BIN)/python -m pytest tests/bridges/test_torch.py tests/examples -k torch
+
+federated:  ## Install Flower in .venv-federated, and run its tests
+	@$(MAKE) VENV=.venv-federated flower
+
+flower: $(CREATED)
+	@$(INSTALL) '.[federated]' pytest pytest-timeout hypothesis beartype
+	@$(BIN)/python -m pytest -o addopts= tests/cluster/test_flower.py
 
 lint: $(DEV)  ## Check the format, the style and the types
 	$(BIN)/ruff format --check .
@@ -93,6 +108,11 @@ $(CREATED):
 $(RUNTIME): pyproject.toml | $(CREATED)
 	@echo "Installing scax and what its command needs into $(VENV)"
 	@$(INSTALL) '.[cli]'
+	@touch $@
+
+$(VENV)/.installed-docs: pyproject.toml | $(CREATED)
+	@echo "Installing scax and what builds the manual into $(VENV)"
+	@$(INSTALL) '.[docs]'
 	@touch $@
 
 $(DEV): pyproject.toml | $(CREATED)

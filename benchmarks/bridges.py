@@ -3,7 +3,8 @@
 python -m benchmarks.bridges [--repeats 61] [--seconds 0.03] [--write]
 
 The aim is judged by processor time: these steps run in one thread, where it is the wall time of a quiet machine, and
-other programs on the machine do not count. `--write` keeps the results and fills the table of docs/bridges.md.
+other programs on the machine do not count. `--write` keeps the results and fills the table of
+docs/measurements/speed.md.
 """
 
 import argparse
@@ -135,7 +136,7 @@ def main() -> None:
     print(f"aim {AIM}: {'met' if not missed else 'missed by ' + ', '.join(missed)}")
     if options.write:
         (DOCS / "results" / "bridges.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        page = DOCS / "bridges.md"
+        page = DOCS / "measurements" / "speed.md"
         text = page.read_text(encoding="utf-8")
         before, _, rest = text.partition(MARKS[0])
         after = rest.partition(MARKS[1])[2]

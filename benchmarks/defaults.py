@@ -480,7 +480,7 @@ def rows(head: list[str], body: list[list[str]]) -> str:
 
 
 def tables(results: dict) -> dict[str, str]:
-    """The tables of docs/how-to-choose.md, by name."""
+    """The tables of docs/measurements/defaults.md, by name."""
     out = {}
     if "targets" in results:
         steps, seen = ENDS, results["targets"]
@@ -677,7 +677,7 @@ def main() -> None:
         folder = args.out.parent.parent / "images"
         folder.mkdir(parents=True, exist_ok=True)
         plot(results, folder)
-        write_tables(results, folder.parent / "how-to-choose.md")
+        write_tables(results, folder.parent / "measurements" / "defaults.md")
         return
     args.out.parent.mkdir(parents=True, exist_ok=True)
     if args.again:

@@ -5,7 +5,7 @@
 Every fold is fitted by all methods one after the other in one process, so that times are comparable; the table gives
 their ratio. The MLPs get standardized inputs, and targets, which is their best setting. "Tuned" is the setting with the
 best average score *on the test folds* over a grid of alpha, width and learning rate: more than a user could have.
-`--write` puts the table into docs/estimators.md.
+`--write` puts the table into docs/measurements/estimators.md.
 """
 
 import argparse
@@ -41,7 +41,7 @@ GRID = {
     "hidden_layer_sizes": ((32,), (100,)),
     "learning_rate_init": (1e-3, 1e-2),
 }
-PAGE = Path(__file__).parent.parent / "docs" / "estimators.md"
+PAGE = Path(__file__).parent.parent / "docs" / "measurements" / "estimators.md"
 BEGIN, END = "<!-- begin table -->", "<!-- end table -->"
 
 
@@ -113,7 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=2, help="times the 5 folds are drawn anew")
     parser.add_argument("--sets", default=",".join(SETS), help="which data sets")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/estimators.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/measurements/estimators.md")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     results = {}

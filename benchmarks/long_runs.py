@@ -2,7 +2,7 @@
 and step sizes that fall more slowly by hand, after some hundred steps ("later") or always ("slow").
 
 python -m benchmarks.long_runs run --data-dir DIR [--workers N]     writes docs/results/long-runs.json
-python -m benchmarks.long_runs show                                 prints the table of docs/how-to-choose.md
+python -m benchmarks.long_runs show                                 prints the table of docs/measurements/defaults.md
 
 The four sets of the paper, its networks and hidden layers of 100 and 50, a ridge and two strengths of ℓ1, batches of 32
 rows, no finishing steps. A quarter of the rows is for the test; the others but a fifth are for training, as in

@@ -1,7 +1,7 @@
 """Noise and signal: the default's clock beside one that counts steps, from noise-free functions to noisy ones.
 
 python -m benchmarks.noise run [--workers N]     writes docs/results/noise.json and docs/images/noise.svg
-python -m benchmarks.noise show                  prints the tables of docs/how-to-choose.md
+python -m benchmarks.noise show                  prints the tables of docs/measurements/defaults.md
 
 float64, rows drawn epoch by epoch, no penalty. Errors are mean squares over the variance of the target; the last column
 of noisy problems is the error against the noise-free function on other points. With all rows in every step, scax is

@@ -9,7 +9,7 @@ process, in turns. A peer that is not installed is listed with the command that 
 Every method steps on the same 200 batches from the same weights. Settings come from a grid: what counts is the best
 objective on all rows, of the last iterate or of the average of the iterates (the same average as SCA's), which is more
 than a user could know. The peer is then timed with these settings. SCA has its defaults.
-`--write` puts the table into docs/speed.md.
+`--write` puts the table into docs/measurements/speed.md.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from benchmarks.steps import CASES, Case, describe_machine, looped
 from scax.training import engine
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "speed.md"
+PAGE = ROOT / "docs" / "measurements" / "speed.md"
 BEGIN, END = "<!-- begin peers -->", "<!-- end peers -->"
 NETWORKS = ("CASP 9/10/6/1", "SUSY 18/100/100/1")
 STEPS, RIDGE, MEAN_POWER = 200, 1e-3, 8.0
@@ -552,7 +552,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=600, help="seconds for one peer on one network, tuning included")
     parser.add_argument("--python", action="append", default=[], metavar="NAME=PATH", help="NAME as pip calls the peer")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
-    parser.add_argument("--write", action="store_true", help="put the table into docs/speed.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/measurements/speed.md")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.cases = named(options.cases) if options.cases else list(NETWORKS)

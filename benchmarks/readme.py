@@ -1,8 +1,8 @@
-"""Measure what README.md shows: its picture and its table.
+"""Measure what the first page shows: its picture, and the table of docs/measurements/index.md.
 
     python -m benchmarks.readme
 
-Runs `scax compare`, then writes docs/images/compare-diabetes.svg and the table between the markers in README.md.
+Runs `scax compare`, then writes docs/images/compare-diabetes.svg and the table between the markers there.
 """
 
 import argparse
@@ -48,10 +48,10 @@ def main() -> None:
         subprocess.run([sys.executable, "-m", "scax", "compare", "--out", run], check=True)
         results = json.loads((run / "results.json").read_text())
     (ROOT / "docs/images/compare-diabetes.svg").write_text(picture(results))
-    readme = ROOT / "README.md"
-    text = readme.read_text()
+    page = ROOT / "docs/measurements/index.md"
+    text = page.read_text()
     pattern = f"{START}.*?{END}" if END in text else START
-    readme.write_text(re.sub(pattern, lambda _: f"{START}\n{table(results)}\n{END}", text, flags=re.S))
+    page.write_text(re.sub(pattern, lambda _: f"{START}\n{table(results)}\n{END}", text, flags=re.S))
 
 
 if __name__ == "__main__":

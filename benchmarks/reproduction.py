@@ -1,4 +1,4 @@
-"""Write docs/reproduction.md, its figures and README's table from the results of `scax reproduce`.
+"""Write docs/measurements/reproduction.md, its figures and the table of index.md beside it from `scax reproduce`.
 
 scax reproduce all --repeats 100 --iterations 500,2000 --out runs/paper
 python -m benchmarks.reproduction runs/paper/results.json    # adopt these results, part by part, and write
@@ -20,11 +20,11 @@ START, END = "<!-- paper-table -->", "<!-- /paper-table -->"
 
 
 def image(name: str, alt: str) -> str:
-    return f"![{alt}](images/paper-{name}.svg)"
+    return f"![{alt}](../images/paper-{name}.svg)"
 
 
 def with_table(text: str, results: dict) -> str:
-    """README's text with its table between the markers."""
+    """The page's text with its table between the markers."""
     return re.sub(f"{START}.*?{END}", lambda _: f"{START}\n{readme_table(results)}\n{END}", text, flags=re.S)
 
 
@@ -39,9 +39,9 @@ def main() -> None:
         RESULTS.write_text(json.dumps(results, separators=(",", ":"), ensure_ascii=False) + "\n")
     for name, svg in figures(results):
         (ROOT / "docs" / "images" / f"paper-{name}.svg").write_text(svg)
-    (ROOT / "docs" / "reproduction.md").write_text(page(results, image))
-    readme = ROOT / "README.md"
-    readme.write_text(with_table(readme.read_text(), results))
+    (ROOT / "docs" / "measurements" / "reproduction.md").write_text(page(results, image))
+    summary = ROOT / "docs" / "measurements" / "index.md"
+    summary.write_text(with_table(summary.read_text(), results))
 
 
 if __name__ == "__main__":

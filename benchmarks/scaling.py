@@ -5,7 +5,7 @@
     XLA_FLAGS=--xla_force_host_platform_device_count=8 python -m benchmarks.scaling devices
                                                                 operations and messages per device, from the program
     python -m benchmarks.scaling processes                     seconds per step with 1, 2, 4, … processes, a core each
-    python -m benchmarks.scaling page                          write the numbers into docs/scaling.md
+    python -m benchmarks.scaling page                          write the numbers into docs/measurements/scaling.md
 
 Each part writes its section of docs/results/scaling.json. `devices` and `processes` need nothing but scax's own
 requirements.
@@ -33,7 +33,7 @@ from scax.sca import _step
 #: The messages of the exact step on the network of `large`, in numbers of its weights: δ, and inputs and sensitivities.
 LARGE_MESSAGES = 1.9
 RESULTS = pathlib.Path(__file__).parent.parent / "docs" / "results" / "scaling.json"
-PAGE = RESULTS.parent.parent / "scaling.md"
+PAGE = RESULTS.parent.parent / "measurements" / "scaling.md"
 
 
 def record(section: str, value: dict) -> None:
@@ -230,7 +230,7 @@ COLLECTIVE = r"= (.*?) (?:all-reduce|all-gather|all-to-all|collective-permute|re
 
 
 def page() -> None:
-    """The tables of docs/scaling.md, from the results file."""
+    """The tables of docs/measurements/scaling.md, from the results file."""
     found = json.loads(RESULTS.read_text())
     text = PAGE.read_text()
     tables = {"devices": _devices(found["devices"]), "async": _asynchronous(found)}

@@ -26,7 +26,7 @@ import scax
 from .defaults import CASES, load, network, over_grid, starts
 
 RESULTS = pathlib.Path(__file__).parent.parent / "docs" / "results" / "search.json"
-DOC = RESULTS.parent.parent / "how-to-choose.md"
+DOC = RESULTS.parent.parent / "measurements" / "defaults.md"
 AIMED_AT, ENDS = (50, 500, 4000), (50, 200, 1000, 2000)
 SEEDS, KEPT = 4, 50
 RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
@@ -220,7 +220,7 @@ def run(folder: str, count: int, rounds: int, seed: int = 0) -> None:
 
 
 def table() -> None:
-    """Write the table into docs/how-to-choose.md: the default before, and the best of the search."""
+    """Write the table into docs/measurements/defaults.md: the default before, and the best of the search."""
     rows = json.loads(RESULTS.read_text())["rows"]
     before = next(row for row in rows if row["setting"] == dataclasses.asdict(BEFORE))
     best = min(rows, key=lambda row: row["score"])

@@ -10,14 +10,15 @@ import pytest
 def test_help_measures_nothing(monkeypatch, capsys):
     from benchmarks import readme
 
-    before = (readme.ROOT / "README.md").stat().st_mtime_ns
+    page = readme.ROOT / "docs" / "measurements" / "index.md"
+    before = page.stat().st_mtime_ns
     monkeypatch.setattr(sys, "argv", ["readme", "--help"])
     monkeypatch.setattr(readme.subprocess, "run", lambda *_, **__: pytest.fail("it ran"))
     with pytest.raises(SystemExit) as end:
         readme.main()
     assert end.value.code == 0
-    assert "README.md" in capsys.readouterr().out
-    assert (readme.ROOT / "README.md").stat().st_mtime_ns == before
+    assert "docs/measurements/index.md" in capsys.readouterr().out
+    assert page.stat().st_mtime_ns == before
 
 
 def test_cases_by_part_of_their_name(monkeypatch, capsys):
@@ -32,7 +33,7 @@ def test_cases_by_part_of_their_name(monkeypatch, capsys):
 
 
 def test_sparse_tables_are_those_of_the_results():
-    """docs/sparse.md, and the ratios of README.md."""
+    """docs/measurements/sparse.md, its ratios too."""
     import numpy as np
 
     from benchmarks import sparse as solvers
@@ -40,14 +41,13 @@ def test_sparse_tables_are_those_of_the_results():
 
     root = Path(sparse.__file__).parent.parent
     results = {n: json.loads((root / f"docs/results/sparse-training-{n}.json").read_text()) for n in sparse.NETWORKS}
-    page = (root / "docs/sparse.md").read_text()
+    page = (root / "docs/measurements/sparse.md").read_text()
     shown = [sparse.markdown(found) for found in results.values()]
     read = lambda name: json.loads((root / f"docs/results/sparse-{name}.json").read_text())
     shown += [solvers.markdown(read("solvers") | {"steps": read("steps")["steps"]})]
     shown += [solvers.markdown_trainings(read("enough")["rows"]), solvers.markdown_forward(read("compact")["rows"])]
     for line in "\n".join(shown).splitlines():
         assert line in page
-    readme = (root / "README.md").read_text()
     for label, value in {
         "**scax**": lambda row: sparse.chosen(row)["test"],
         "Adam, pruned and trained on": lambda row: row["adam, pruned"]["test"],
@@ -57,12 +57,12 @@ def test_sparse_tables_are_those_of_the_results():
         for name in sparse.SETS:
             rows = [row for row in results["paper"]["rows"] if row["set"] == name]
             cells.append(np.mean([value(row) for row in rows]) / np.mean([row["dense"]["test"] for row in rows]))
-        assert f"| {label} | {' | '.join(f'{cell:.2f}' for cell in cells)} |" in readme
+        assert f"| {label} | {' | '.join(f'{cell:.2f}' for cell in cells)} |" in page
     cells = []
     for name in sparse.SETS:
         rows = [row for row in results["wide"]["rows"] if row["set"] == name]
         cells.append(sparse.over_dense(rows))
-    assert "it is {:.2f}, {:.2f}, {:.2f} and {:.2f} (8 splits".format(*cells) in readme
+    assert "it is {:.2f}, {:.2f}, {:.2f} and {:.2f} (8 splits".format(*cells) in page
 
 
 def test_rows_without_a_network_of_ours_have_a_table():
@@ -87,5 +87,5 @@ def test_a_plan_has_strengths_for_the_methods_asked_for(monkeypatch, capsys):
 def test_the_table_of_long_runs_is_that_of_the_results():
     from benchmarks import long_runs
 
-    page = (long_runs.FILE.parent.parent / "how-to-choose.md").read_text()
+    page = (long_runs.FILE.parent.parent / "measurements" / "defaults.md").read_text()
     assert long_runs.markdown(json.loads(long_runs.FILE.read_text())) in page

@@ -16,12 +16,12 @@ from .source import PACKAGE, ROOT, Import, imports_of
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 #: pip's name → the name that is imported, where they differ
-IMPORTED_AS = {"scikit-learn": "sklearn"}
+IMPORTED_AS = {"scikit-learn": "sklearn", "mkdocstrings-python": "griffe"}
 #: The extras each room may import from; the others make do with the core's packages. As in pyproject.toml's comment.
 ROOMS = {
     "bridges": {"equinox", "flax", "torch"},
     "cli": {"cli"},
-    "cluster": {"ray"},
+    "cluster": {"federated", "ray"},
     "estimators": {"sklearn"},
     "report": {"cli"},
     "reproduce": {"cli"},
@@ -32,7 +32,7 @@ ROOMS = {
 #: Rooms whose door says what is missing, so that their files need not: `scax.estimators` and the command line.
 GUARDED_AT_THE_DOOR = {"cli", "estimators", "reproduce"}
 #: Programs of the developers, which nothing imports.
-PROGRAMS = {"build", "pyright", "pytest-cov", "pytest-timeout", "pytest-xdist", "ruff"}
+PROGRAMS = {"build", "pyright", "pytest-cov", "pytest-timeout", "pytest-xdist", "ruff", "zensical"}
 
 
 def declared(lines: list[str]) -> dict[str, Requirement]:
@@ -42,8 +42,10 @@ def declared(lines: list[str]) -> dict[str, Requirement]:
 
 
 CORE = declared(PROJECT["dependencies"])
-EXTRAS = {name: declared(lines) for name, lines in PROJECT["optional-dependencies"].items() if name != "dev"}
-DEV = declared(PROJECT["optional-dependencies"]["dev"])
+EXTRAS = {
+    name: declared(lines) for name, lines in PROJECT["optional-dependencies"].items() if name not in ("dev", "docs")
+}
+DEV = declared([*PROJECT["optional-dependencies"]["dev"], *PROJECT["optional-dependencies"]["docs"]])
 OUTSIDE = [found for found in imports_of(PACKAGE) if found.package not in {"scax", *sys.stdlib_module_names}]
 
 
@@ -66,7 +68,7 @@ def test_what_is_declared_is_imported():
 
 
 def test_what_the_tests_import_is_declared_and_the_other_way_round():
-    own = {"scax", "tests", "benchmarks", "tools", *sys.stdlib_module_names}
+    own = {"scax", "tests", "benchmarks", "tools", "run_tutorial", *sys.stdlib_module_names}
     folders = [ROOT / "tests", ROOT / "tools", ROOT / "examples"]
     imported = {found.package for folder in folders for found in imports_of(folder)} - own
     known = CORE.keys() | DEV.keys() | {name for extra in EXTRAS.values() for name in extra}
@@ -109,7 +111,7 @@ def test_jax_releases_are_those_of_the_version_check():
 
 
 def test_the_licenses_of_all_dependencies_are_listed():
-    rows = licenses.rows((ROOT / "docs" / "licenses.md").read_text(encoding="utf-8"))
+    rows = licenses.rows((ROOT / "docs" / "contributing" / "licenses.md").read_text(encoding="utf-8"))
     listed = {canonicalize_name(name) for name in rows}
     names = {canonicalize_name(r.name) for lines in (CORE, *EXTRAS.values()) for r in lines.values()}
     assert names <= listed, f"run python -m tools.licenses: {names - listed}"

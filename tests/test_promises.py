@@ -1,4 +1,4 @@
-"""docs/promises.md names commands and tests that are there."""
+"""docs/contributing/promises.md names commands and tests that are there."""
 
 import importlib.util
 import re
@@ -7,7 +7,7 @@ import pytest
 
 from .source import ROOT
 
-TEXT = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "contributing" / "promises.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("file", sorted(set(re.findall(r"`(tests/[\w/.]+)`", TEXT))))

@@ -1,4 +1,4 @@
-"""docs/licenses.md from the metadata of the installed packages: python -m tools.licenses
+"""docs/contributing/licenses.md from the metadata of the installed packages: python -m tools.licenses
 
 The rows of packages that are not installed here stay as they are.
 """
@@ -12,10 +12,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-FILE = ROOT / "docs" / "licenses.md"
+FILE = ROOT / "docs" / "contributing" / "licenses.md"
 HEAD = """# Licenses
 
-scax is licensed under the [Apache License 2.0](../LICENSE). These are the packages that pip installs with it and its
+scax is licensed under the [Apache License 2.0](../../LICENSE). These are the packages that pip installs with it and its
 extras, and the licenses that their metadata name; what PyTorch brings depends on the platform. `python -m
 tools.licenses` writes this page.
 

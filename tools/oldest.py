@@ -7,10 +7,13 @@ from typing import Any
 
 
 def constraints(project: dict[str, Any]) -> list[str]:
-    """One line per dependency of the core and of the extras, `dev` left out: name==oldest release allowed."""
+    """One line per dependency of the core and of the extras for users: name==oldest release allowed."""
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *(line for name in extras if name != "dev" for line in extras[name])]
-    return sorted(re.sub(r"[>=]=([\d.]+).*", r"==\1", line) for line in lines if not line.startswith("scax["))
+    lines = [
+        *project["dependencies"],
+        *(line for name in extras if name not in ("dev", "docs") for line in extras[name]),
+    ]
+    return sorted(re.sub(r"(\[\w+\])?[>=]=([\d.]+).*", r"==\2", line) for line in lines if not line.startswith("scax["))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,12 @@ class Pairs:
 
 @struct
 class Batch:
-    """Rows x, targets y, optional sample weights, optional neighbor pairs."""
+    """Rows x, targets y, optional sample weights, optional neighbor pairs.
+
+    >>> batch = scax.Batch(x, y, weight=jnp.ones(40))
+    >>> float(problem.objective(params, batch.x, batch.y)) > 0
+    True
+    """
 
     x: Any
     y: Any

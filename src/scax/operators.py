@@ -18,7 +18,12 @@ Field = Callable[[Point], Array]
 
 
 def derivative(u: Field, axis: int, order: int = 1) -> Field:
-    """∂^order u/∂x_axis^order: the time derivative where that axis is time. u may give a scalar or a vector."""
+    """∂^order u/∂x_axis^order: the time derivative where that axis is time. u may give a scalar or a vector.
+
+    >>> u = lambda p: p[0] ** 3 * p[1]
+    >>> float(scax.operators.derivative(u, axis=0, order=2)(jnp.array([2.0, 1.0])))  # 6 x y
+    12.0
+    """
     if order < 1:
         raise ValueError(f"order must be at least 1, got {order}.")
 
@@ -31,17 +36,29 @@ def derivative(u: Field, axis: int, order: int = 1) -> Field:
 
 
 def grad(u: Field) -> Field:
-    """∇u [d], of a scalar u; of a vector the Jacobian [k, d]. Forward mode."""
+    """∇u [d], of a scalar u; of a vector the Jacobian [k, d]. Forward mode.
+
+    >>> scax.operators.grad(lambda p: p[0] * p[1])(jnp.array([2.0, 3.0])).tolist()
+    [3.0, 2.0]
+    """
     return jax.jacfwd(u)
 
 
 def divergence(v: Field) -> Field:
-    """Σ_i ∂v_i/∂x_i, of v: [d] -> [d]."""
+    """Σ_i ∂v_i/∂x_i, of v: [d] -> [d].
+
+    >>> float(scax.operators.divergence(lambda p: p**2)(jnp.array([1.0, 2.0])))  # 2x + 2y
+    6.0
+    """
     return lambda x: jnp.trace(jax.jacfwd(v)(x))
 
 
 def laplacian(u: Field, axes: tuple[int, ...] | None = None) -> Field:
-    """Σ_i ∂²u/∂x_i² over `axes`, by default all of them (leave out that of time, for example)."""
+    """Σ_i ∂²u/∂x_i² over `axes`, by default all of them (leave out that of time, for example).
+
+    >>> float(scax.operators.laplacian(lambda p: jnp.sum(p**2))(jnp.ones(3)))
+    6.0
+    """
 
     def at(x: Point) -> Array:
         directions = jnp.eye(x.shape[0], dtype=x.dtype)

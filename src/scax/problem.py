@@ -34,6 +34,10 @@ class Problem:
     Several terms, each with rows of its own, are a dictionary: Problem({"pde": Term(residual), "boundary":
     Term(net.apply, weight=10.0)}, L2(1e-6)) is U(w) = Σ_t ω_t · 1/n_t Σ_i l_t(y_i, f_t(w; x_i)) + R(w). A batch is then
     a dictionary of batches, and so are the data of `train`.
+
+    >>> problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
+    >>> problem.objective(params, x, y).shape  # average loss + penalty
+    ()
     """
 
     apply: Any = static()  # (params, x) -> outputs; given as a dictionary of terms, they become one function

@@ -7,6 +7,14 @@ import enum
 
 
 class Status(enum.IntEnum):
+    """How a step or a run ended: a code with a `message` and a `remedy`.
+
+    >>> scax.Status(4).name
+    'OBJECTIVE_ROSE'
+    >>> scax.Status.OK.message
+    'solved.'
+    """
+
     OK = 0
     NOT_CONVERGED = 1
     NOT_FINITE = 2

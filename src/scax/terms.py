@@ -45,9 +45,9 @@ class Term:
     loss    of the outputs against the term's targets, which are zeros where its data are x alone
     weight  ω > 0: a number, a Sequence or function of the step, or "balance" (`rules.Balance`)
 
-        net = scax.MLP((2, 32, 32, 1))
-        laplacian = lambda params, x: jax.vmap(scax.operators.laplacian(lambda p: net.apply(params, p[None])[0, 0]))(x)
-        scax.Problem({"pde": scax.Term(laplacian), "boundary": scax.Term(net.apply, weight=10.0)})
+    >>> u = lambda params: lambda point: net.apply(params, point[None])[0, 0]
+    >>> laplacian = lambda params, x: jax.vmap(scax.operators.laplacian(u(params)))(x)
+    >>> problem = scax.Problem({"pde": scax.Term(laplacian), "boundary": scax.Term(net.apply, weight=10.0)})
     """
 
     apply: Callable[[PyTree, Array], Array] = static()

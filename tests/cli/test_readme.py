@@ -36,7 +36,7 @@ def test_commands_on_a_table(scax):
     polars.read_csv("houses.csv").drop("price").write_csv("new.csv")
     polars.read_csv("houses.csv").write_csv("test.csv")
     commands = [shlex.split(c, comments=True)[1:] for c in COMMANDS if c.startswith("scax ")]
-    assert [c[0] for c in commands] == ["train", "evaluate", "predict", "report", "train"]
+    assert [c[0] for c in commands] == ["train", "evaluate", "predict", "report"]
     for command in commands:
         outcome = scax(*command)
         assert outcome.code == 0, outcome.err
@@ -54,12 +54,13 @@ def test_make_and_pip():
             assert re.search(rf"^{words[1]}:", makefile, flags=re.M), command
             subprocess.run(["make", "-n", words[1]], cwd=ROOT, check=True, capture_output=True)
         elif words[0] == "pip":
-            assert words in (["pip", "install", "."], ["pip", "install", ".[cli]"]), command
+            assert words == ["pip", "install", ".[cli]"], command
     assert project["readme"] == "README.md"
 
 
 def test_links_lead_somewhere():
-    pages = {page: page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))}
+    """In README; `make docs` looks after the links of the manual."""
+    pages = {page: page.read_text() for page in (ROOT / "README.md",)}
     for page, text in pages.items():
         for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"(?s)```.*?```|`[^`\n]*`", "", text)):
             if target.startswith("https://"):

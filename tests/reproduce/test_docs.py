@@ -1,4 +1,4 @@
-"""Every number of docs/reproduction.md, and of README's table, is that of docs/results/reproduction.json."""
+"""Every number of docs/measurements/reproduction.md, and of a table of index.md there, is that of the results file."""
 
 import json
 import re
@@ -12,14 +12,14 @@ RESULTS = json.loads(reproduction.RESULTS.read_text())
 
 
 def test_the_page_is_the_one_the_results_give():
-    text = (reproduction.ROOT / "docs" / "reproduction.md").read_text()
+    text = (reproduction.ROOT / "docs" / "measurements" / "reproduction.md").read_text()
     assert text == page(RESULTS, reproduction.image)
-    for target in re.findall(r"\]\((images/[^)]+)\)", text):
-        assert (reproduction.ROOT / "docs" / target).is_file(), target
+    for target in re.findall(r"\]\((../images/[^)]+)\)", text):
+        assert (reproduction.ROOT / "docs" / "measurements" / target).is_file(), target
 
 
-def test_so_is_the_table_of_the_readme():
-    text = (reproduction.ROOT / "README.md").read_text()
+def test_so_is_the_table_of_the_summary():
+    text = (reproduction.ROOT / "docs" / "measurements" / "index.md").read_text()
     assert reproduction.START in text
     assert reproduction.with_table(text, RESULTS) == text
 

@@ -17,6 +17,11 @@ def from_equinox(model: Any, state: Any = None) -> Bridge:
     load        gives a new model, as Equinox's models are not changed in place
 
     Layers with an inference mode must be in it: `eqx.nn.inference_mode(model)`.
+
+    >>> import equinox as eqx
+    >>> bridge = scax.from_equinox(eqx.nn.MLP(2, 1, 8, 1, key=jax.random.key(0)))
+    >>> bridge.apply(bridge.params, x).shape
+    (40, 1)
     """
     with required_by("scax.from_equinox"):
         import equinox as eqx

@@ -19,6 +19,11 @@ def from_flax(module: Any, variables: PyTree = None, **call: Any) -> Bridge:
 
     Batch normalization must use its running averages and dropout must be off: `model.eval()` in NNX, the module's own
     option (`use_running_average`, `deterministic`) in Linen. Neither changes in training.
+
+    >>> from flax import nnx
+    >>> bridge = scax.from_flax(nnx.Linear(2, 1, rngs=nnx.Rngs(0)))
+    >>> bridge.apply(bridge.params, x).shape
+    (40, 1)
     """
     with required_by("scax.from_flax"):
         import flax

@@ -12,10 +12,10 @@ from ..sca import SCA, check_sca
 def as_optax(sca: SCA) -> Any:
     """An `optax.GradientTransformationExtraArgs` whose update is SCA's step: updates = w_{n+1} − w_n.
 
-        method = scax.as_optax(scax.SCA(problem))
-        state = method.init(params)
-        updates, state = method.update(None, state, params, batch=(x, y))
-        params = optax.apply_updates(params, updates)
+    >>> method = scax.as_optax(scax.SCA(problem))
+    >>> state = method.init(params)
+    >>> updates, state = method.update(None, state, params, batch=(x, y))
+    >>> params = optax.apply_updates(params, updates)
 
     A step of SCA is no function of a gradient: it linearizes the network on the batch itself. The gradients given are
     therefore not looked at (None saves computing them), and the batch is: it must be passed. Loss and penalty are those

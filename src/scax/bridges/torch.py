@@ -28,6 +28,11 @@ def from_torch(module: Any) -> Bridge:
     Buffers (running statistics, masks) and parameters without requires_grad are used as they are and do not change.
     Batch normalization and dropout must be in eval mode. The module is exported when apply first sees rows of some
     shape; an operator without a translation is refused then, by name.
+
+    >>> import torch
+    >>> bridge = scax.from_torch(torch.nn.Linear(2, 1))
+    >>> bridge.apply(bridge.params, x).shape
+    (40, 1)
     """
     with required_by("scax.from_torch"):
         import torch as package

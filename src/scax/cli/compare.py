@@ -14,7 +14,7 @@ from .words import say
 
 
 def register(cli: typer.Typer) -> None:
-    cli.command("compare")(compare)
+    cli.command("compare", short_help="Compare SCA with tuned SGD, Adam and others.")(compare)
 
 
 def compare(

@@ -145,14 +145,15 @@ def show(results: Comparison) -> None:
             row.setting.split(" (")[0].replace(",", ""),
         )
     console.print(table)
-    console.print(headline(results, found), soft_wrap=True, markup=False)
+    whole = not console.is_terminal  # a terminal gets lines that end between words
+    console.print(headline(results, found), soft_wrap=whole, markup=False)
     if note := without_score(results):
-        console.print(note, soft_wrap=True, markup=False)
+        console.print(note, soft_wrap=whole, markup=False)
     console.print(
         "Baselines: best of the learning rates and decays tried, by training objective; ±: half a 95% interval; "
         "bold: the best.",
         style="dim",
-        soft_wrap=True,
+        soft_wrap=whole,
     )
 
 

@@ -11,7 +11,7 @@ from .words import near, say
 
 
 def register(cli: typer.Typer) -> None:
-    cli.command("datasets")(datasets)
+    cli.command("datasets", short_help="List the data sets at hand, or fetch one.")(datasets)
 
 
 def datasets(

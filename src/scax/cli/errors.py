@@ -6,7 +6,7 @@ import sys
 from typing import NoReturn
 
 from .._extras import explain_missing
-from .._text import printable
+from .._text import fitted, printable
 
 USAGE = 2  # what the user can put right
 INTERRUPTED = 130  # Ctrl-C, as shells count it
@@ -20,7 +20,7 @@ class UserError(Exception):
 
 
 def fail(message: str, code: int = USAGE) -> NoReturn:
-    print(f"scax: {printable(message, LONGEST)}", file=sys.stderr)
+    print(fitted(f"scax: {printable(message, LONGEST)}", sys.stderr), file=sys.stderr)
     raise SystemExit(code)
 
 

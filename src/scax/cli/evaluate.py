@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from .errors import UserError
+from .named import named
 from .predict import model_file
 from .words import count, say
 
@@ -14,12 +15,14 @@ SHOWN = 20  # classes listed in the terminal; --json has them all
 
 
 def register(cli: typer.Typer) -> None:
-    cli.command("evaluate")(evaluate)
+    cli.command("evaluate", short_help="Score a trained model on a table that has the target.")(evaluate)
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model file.")],
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A CSV, CSV.gz or Parquet file with the target.")],
+    table: Annotated[
+        Path, typer.Argument(metavar="TABLE", help="A CSV, CSV.gz or Parquet file with the target, or a data set.")
+    ],
     encoding: Annotated[str, typer.Option(help="Of a CSV file: utf-8, latin-1, cp1252.")] = "utf-8",
     header: Annotated[bool, typer.Option(help="Whether the first line of a CSV file names the columns.")] = True,
     importance: Annotated[
@@ -32,6 +35,7 @@ def evaluate(
     from ..storage import load
     from ..tables import Tally, open_table
 
+    table = named(table).path
     model = load(model_file(run))
     pre = model.preprocess
     if pre is None:

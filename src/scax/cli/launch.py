@@ -26,7 +26,11 @@ GRACE = 5.0  # seconds in which processes may end by themselves after one of the
 
 
 def register(cli: typer.Typer) -> None:
-    cli.command("launch", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(launch)
+    cli.command(
+        "launch",
+        short_help="Run train or resume as several processes.",
+        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    )(launch)
 
 
 def launch(

@@ -6,13 +6,15 @@ import sys
 import typer
 
 from .._cache import set_environment
-from .._text import printable
+from .._text import fitted, printable
 from . import interrupts
 from .errors import INTERRUPTED, LAUNCHED, LONGEST, LOST, explain, fail
 
 cli = typer.Typer(
     name="scax",
     help="Train neural networks by stochastic successive convex approximation.",
+    epilog="Start with: scax train TABLE.csv --target COLUMN, or scax train diabetes. "
+    "After a command, --help explains its options.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -41,7 +43,11 @@ def _common(
 
 from . import compare, datasets, evaluate, launch, predict, report, reproduce, train  # noqa: E402
 
-for part in (train, launch, predict, evaluate, compare, report, reproduce, datasets):
+# In the order in which a person needs them.
+for part in (train, predict, evaluate, report):
+    part.register(cli)
+train.register_resume(cli)
+for part in (compare, datasets, reproduce, launch):
     part.register(cli)
 
 
@@ -79,7 +85,7 @@ def _end(error: BaseException) -> None:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "scax"
         message = printable(told().rstrip(".").replace("\n", " "), LONGEST)
-        print(f"{command}: {message}.\nSee `{command} --help`.", file=sys.stderr)
+        print(f"{fitted(f'{command}: {message}.', sys.stderr)}\nSee `{command} --help`.", file=sys.stderr)
         sys.exit(2)
     if type(error).__name__ == "Abort":
         fail("stopped.", INTERRUPTED)

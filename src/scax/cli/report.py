@@ -9,7 +9,7 @@ from .words import say
 
 
 def register(cli: typer.Typer) -> None:
-    cli.command("report")(report)
+    cli.command("report", short_help="Make a page of a run: scores, errors, curves.")(report)
 
 
 def report(

@@ -19,7 +19,7 @@ PARTS = {
 
 
 def register(cli: typer.Typer) -> None:
-    cli.command("reproduce")(reproduce)
+    cli.command("reproduce", short_help="Run the paper's experiments again.")(reproduce)
 
 
 def reproduce(

@@ -4,12 +4,13 @@ import difflib
 import sys
 from collections.abc import Iterable
 
-from .._text import printable
+from .._text import fitted, printable
 
 
 def say(text: str, to_stderr: bool = False, flush: bool = False) -> None:
     """Print a line for people: names in it may be a stranger's, and must not speak to the terminal."""
-    print(printable(text), file=sys.stderr if to_stderr else sys.stdout, flush=flush)
+    stream = sys.stderr if to_stderr else sys.stdout
+    print(fitted(printable(text), stream), file=stream, flush=flush)
 
 
 def count(n: int, what: str) -> str:

@@ -144,6 +144,9 @@ def train_async(
 
     The history has one entry: changes taken in, their mean and greatest age, how many were refused as too old, and
     deaths; ages and the mean batch loss since the server last started.
+
+    >>> sca = scax.SCA(problem)
+    >>> result = scax.train_async(sca, params, (x, y), steps=1000, workers=4)  # doctest: +SKIP
     """
     with required_by("scax.train_async"):
         import ray

@@ -19,6 +19,9 @@ class Loss:
     accurate when damping is small; r is what F cannot reach (the straight arms of Huber), None when it is zero.
 
     A diagonal factor is an array [n, k]; a full one is [n, k, k].
+
+    >>> isinstance(scax.Squared(), scax.Loss)
+    True
     """
 
     #: ∇²l does not depend on z: one Newton step is the solution.

@@ -14,6 +14,9 @@ class Huber(Loss):
         g = clip(r, ±delta),   ∇² = 1 inside and 0 outside,   F = √∇²,   a = r inside;   remainder g outside
 
     (Standard form, with its ½: for large delta it is half of `Squared`.)
+
+    >>> scax.Huber(1.0).value(jnp.array([[3.0]]), jnp.array([[0.0]])).tolist()  # outputs, targets
+    [2.5]
     """
 
     delta: Number = 1.0

@@ -15,6 +15,11 @@ class Logistic(Loss):
     This is −(y log σ(z) + (1−y) log(1−σ(z))); the paper prints it without the minus sign. With σ = σ(z):
 
         g = σ − y,   ∇² = σ(1−σ),   F = √(σ(1−σ)),   a = g / F = (1−y) e^{z/2} − y e^{−z/2}
+
+    >>> problem = scax.Problem(net.apply, scax.Logistic(), scax.L2(1e-3))
+    >>> labels = (y > 0).astype(float)
+    >>> round(float(scax.Logistic().value(jnp.zeros((1, 1)), jnp.ones((1, 1)))[0]), 4)  # log 2
+    0.6931
     """
 
     caution = 8.0

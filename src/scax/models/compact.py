@@ -46,6 +46,12 @@ class Compacted:
     `net` and `params` are the network, and `inputs` the places, along `axis` of x, of the inputs it still uses: with
     `x[:, inputs]` as its rows `net.apply(params, rows)`, or `net(params, rows)` for a function, is the same.
     `before` and `after` are its sizes.
+
+    >>> sparse = jax.tree.map(jnp.copy, params)
+    >>> sparse[0]["weight"] = sparse[0]["weight"].at[1].set(0.0)  # nothing leaves the second input
+    >>> small = scax.compact(net, sparse)
+    >>> small.inputs.tolist(), small.apply(x).shape
+    ([0], (40, 1))
     """
 
     net: Any
@@ -114,6 +120,12 @@ def compact(net: Any, params: PyTree, x: Any = None, *, build: Callable[[PyTree]
 
     A function must take its sizes from its params. For a network that declares them, `build(params)` makes the one that
     takes the smaller params; without it such a network is refused.
+
+    >>> sparse = jax.tree.map(jnp.copy, params)
+    >>> sparse[1]["weight"] = sparse[1]["weight"].at[3:].set(0.0)  # nothing leaves five of eight units
+    >>> small = scax.compact(net, sparse)
+    >>> small.net.widths
+    (2, 3, 1)
     """
     if isinstance(net, MLP):
         if build is not None:

@@ -33,6 +33,11 @@ class MLP:
 
     Weights start uniform in ±√(6/(inputs + outputs)) (Glorot), biases at zero. Parameters are a list of
     {"weight": [inputs, outputs], "bias": [outputs]}, one per layer.
+
+    >>> net = scax.MLP((9, 10, 6, 1), activation="tanh")
+    >>> params = net.init(jax.random.key(0))
+    >>> params[0]["weight"].shape, net.apply(params, jnp.ones((5, 9))).shape
+    ((9, 10), (5, 1))
     """
 
     widths: tuple[int, ...]

@@ -13,6 +13,9 @@ class Regularizer:
     The ridge goes into every solver's own quadratic; `nonsmooth` is what needs a prox, and is zero for a smooth
     regularizer. Write `nonsmooth` and `prox_nonsmooth` (and `ridge` where there is one); the rest follows. One that is
     not convex has a `majorizer` in place of `prox_nonsmooth`.
+
+    >>> isinstance(scax.L1(0.1) + scax.L2(0.1), scax.Regularizer)
+    True
     """
 
     #: nonsmooth ≡ 0: the surrogate is smooth and needs no prox.

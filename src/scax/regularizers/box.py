@@ -11,7 +11,11 @@ from .derivative import derivative
 
 @struct
 class Box(Regularizer):
-    """R(w) = 0 where every |w_i| ≤ bound, +∞ elsewhere: ŵ stays in the box, and so do the iterates."""
+    """R(w) = 0 where every |w_i| ≤ bound, +∞ elsewhere: ŵ stays in the box, and so do the iterates.
+
+    >>> float(scax.Box(1.0).value(jnp.array([0.5, -2.0])))
+    inf
+    """
 
     bound: Number
     has_prox_derivative = True

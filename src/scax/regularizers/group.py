@@ -13,7 +13,11 @@ from .groups import Groups
 
 @struct
 class GroupLasso(Regularizer):
-    """R(w) = strength · Σ_p √(size_p) ‖w_p‖ over the groups p; strength may have a number for each of them."""
+    """R(w) = strength · Σ_p √(size_p) ‖w_p‖ over the groups p; strength may have a number for each of them.
+
+    >>> penalty = scax.GroupLasso(1e-3, scax.neuron_groups(params)) + scax.L2(1e-4)
+    >>> problem = scax.Problem(net.apply, scax.Squared(), penalty)
+    """
 
     strength: Number
     groups: Groups

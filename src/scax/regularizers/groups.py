@@ -15,7 +15,12 @@ from ..layout import Layout, Mask
 
 @struct
 class Groups:
-    """A partition of the flat weights: `ids[i]` is the group of weight i, `sizes[p]` the size of group p."""
+    """A partition of the flat weights: `ids[i]` is the group of weight i, `sizes[p]` the size of group p.
+
+    >>> groups = scax.Groups(jnp.array([0, 0, 1]), jnp.array([2.0, 1.0]))
+    >>> round(float(scax.GroupLasso(1.0, groups).value(jnp.array([3.0, 4.0, 1.0]))), 3)  # √2 · 5 + 1
+    8.071
+    """
 
     ids: Int[Array, "q"]
     sizes: Float[Array, "p"]
@@ -80,6 +85,10 @@ def neuron_groups(params: PyTree, *, input_axis: int = -2, trainable: PyTree = N
     A dense kernel [inputs, outputs] gives one group per row, so input features count as neurons; a convolution
     kernel [..., inputs, outputs] one per input channel; biases and scales are groups of one. For kernels stored
     as [outputs, inputs] pass `input_axis=-1`. `trainable` is the mask given to `Problem`, if any.
+
+    >>> groups = scax.neuron_groups(params)  # 2 inputs, 8 hidden units, 8 + 1 biases
+    >>> len(groups.sizes)
+    19
     """
     layout = Layout.of(params, None if trainable is None else Mask.of(trainable))
     ids, axes = neurons(layout.trained_shapes, input_axis)

@@ -15,7 +15,11 @@ def soft_threshold(w, threshold):
 
 @struct
 class L1(Regularizer):
-    """R(w) = strength · ‖w‖₁, or Σ strength_i |w_i| where strength has a number for each weight."""
+    """R(w) = strength · ‖w‖₁, or Σ strength_i |w_i| where strength has a number for each weight.
+
+    >>> float(scax.L1(0.1).value(jnp.array([1.0, -2.0, 0.0]))) == 0.1 * jnp.float32(3.0)
+    Array(True, dtype=bool)
+    """
 
     strength: Number
     has_prox_derivative = True
@@ -45,7 +49,11 @@ class L1(Regularizer):
 
 @struct
 class ElasticNet(Regularizer):
-    """R(w) = strength · (l1_ratio ‖w‖₁ + (1 − l1_ratio) ½‖w‖²)."""
+    """R(w) = strength · (l1_ratio ‖w‖₁ + (1 − l1_ratio) ½‖w‖²).
+
+    >>> float(scax.ElasticNet(1.0, l1_ratio=0.5).value(jnp.array([2.0])))  # ½ · 2 + ½ · ½ · 4
+    2.0
+    """
 
     strength: Number
     l1_ratio: Number = 0.5

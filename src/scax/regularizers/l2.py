@@ -14,6 +14,9 @@ class L2(Regularizer):
 
     The paper writes r = ½‖w‖² and then adds λI to its matrix; the gradient of λ·½‖w‖² is λw, so with the squared
     loss's factor 2 divided out the right matrix is A + (λ/2)I. `strength` is λ as it stands in U.
+
+    >>> float(scax.L2(0.5).value(jnp.array([1.0, -2.0])))  # 0.5 · ½ · 5
+    1.25
     """
 
     strength: Number

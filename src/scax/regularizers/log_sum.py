@@ -19,6 +19,10 @@ class LogSum(Regularizer):
     With groups, strength · Σ_p √size_p ε_p log(1 + ‖w_p‖/ε_p), ε_p = ε √size_p. R is concave in |w_i|: its tangent at
     w_n touches R there and lies above it elsewhere, and is convex in w. Up to a constant it is ℓ1, or a group lasso,
     with a strength for each weight or group, strength · ε/(|w_i| + ε). ε = 0.05 suits standardized inputs.
+
+    >>> small, large = jnp.array([0.001]), jnp.array([10.0])
+    >>> float(scax.LogSum(1.0).value(large)) < float(scax.L1(1.0).value(large)) / 20
+    True
     """
 
     strength: Number

@@ -59,6 +59,9 @@ class Manifold:
     It acts on outputs and is not convex in w. Linearizing both outputs, f_i − f_j + (J_i − J_j)(w − w_n), makes it
     extra rows of a least-squares problem beside the loss's (the paper prints Δ − Jᵀw; the sign is Δ + Jᵀw).
     The sum runs over the graph, as in the paper: divide `strength` by the number of rows for an average.
+
+    >>> graph = scax.knn_graph(x, k=3)
+    >>> problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3), manifold=scax.Manifold(1e-3, graph))
     """
 
     strength: Number
@@ -80,6 +83,9 @@ def knn_graph(x, k: int = 5, *, width: float | None = None) -> Graph:
 
     `width` is the median distance to a neighbor unless given. Labeled and unlabeled rows may be stacked:
     `scax.train(..., unlabeled=x_unlabeled)` wants the graph of `np.vstack([x, x_unlabeled])`.
+
+    >>> scax.knn_graph(x, k=3).neighbors.shape
+    (40, 3)
     """
     checks.features("x", x, np.asarray(x).dtype)
     rows = np.asarray(x).reshape(np.shape(x)[0], -1)

@@ -15,6 +15,11 @@ class Support(Regularizer):
     """R(w) = 0 where w_i = 0 for every i with `free_i` False, +∞ elsewhere: those weights are held at zero.
 
     `L2(s) + Support(w != 0)` trains what a sparse penalty has kept, without that penalty's shrinkage.
+
+    >>> w = jnp.array([1.0, 0.0])
+    >>> penalty = scax.L2(1e-3) + scax.Support(w != 0)
+    >>> float(penalty.value(jnp.array([1.0, 0.5])))
+    inf
     """
 
     free: Bool[Array, "*q"] | Bool[np.ndarray, "*q"]

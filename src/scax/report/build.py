@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+from .._text import printable
 from ..runs.config import FILE
 from ..storage import write_text
 from ..storage.run_files import read_comparison
 from ..storage.run_folder import RunFolderError
 from .comparison import comparison_page
-from .training import read_run, training_page
+from .training import LONGEST, read_run, training_page
 
 
 def build(folder: Path) -> Path:
@@ -23,7 +24,15 @@ def build_together(folders: list[Path], path: Path) -> Path:
     for folder in folders:
         if not _is_training(folder):
             raise RunFolderError(f"{folder} is not a folder that `scax train` made: only such runs share a page.")
-    write_text(path, training_page([read_run(folder) for folder in folders]))
+    runs = [read_run(folder) for folder in folders]
+    for run in runs[1:]:
+        if run.config.target != runs[0].config.target:
+            one, other = (printable(each.config.target, LONGEST) for each in (runs[0], run))
+            raise RunFolderError(
+                f"{runs[0].folder} predicts {one!r} and {run.folder} {other!r}: runs on one page predict the same "
+                "column. Leave --output out for a page of each."
+            )
+    write_text(path, training_page(runs))
     return path
 
 

@@ -9,7 +9,7 @@ from .._extras import required_by
 from .._text import printable
 from ..training.scores import roc
 from .numbers import short, ticks
-from .svg import FAINT, GRID, INK, SERIES, SHADES, figure, styled, to_svg
+from .svg import DASHES, FAINT, GRID, INK, SERIES, SHADES, figure, styled, to_svg
 
 with required_by("A report"):
     from matplotlib.patches import Rectangle
@@ -38,15 +38,21 @@ def curves(
     *,
     wild_start: bool = False,
     counts: bool = False,
+    kept: float | None = None,
 ) -> str:
     """Mean over repeats with a band of one standard deviation; a logarithmic y axis where values span a wide range.
 
     `wild_start` lets the first iterations leave the picture: what follows decides its range. `counts` are whole numbers
-    on an axis from zero.
+    on an axis from zero. A line across marks the step that was `kept`.
     """
     with styled():
         fig = figure()
-        draw_curves(fig.add_subplot(), lines, xlabel, ylabel, wild_start, counts)
+        ax = fig.add_subplot()
+        draw_curves(ax, lines, xlabel, ylabel, wild_start, counts)
+        if kept is not None:
+            ax.axvline(kept, color=FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        if len(lines) > 1 and len({line.label for line in lines}) == len(lines) and kept is not None:
+            ax.legend(loc="best", fontsize=8)
         return to_svg(fig, name)
 
 
@@ -58,7 +64,9 @@ def draw_curves(ax, lines: Sequence[Curve], xlabel: str, ylabel: str, wild_start
         color, width, veil = SERIES[line.color], 2.4 if line.strong else 1.3, 0.2 if line.strong else 0.07
         if line.values.shape[0] > 1:
             ax.fill_between(line.x, mean - sd, mean + sd, color=color, alpha=veil, linewidth=0)
-        ax.plot(line.x, mean, color=color, linewidth=width, label=line.label, zorder=3 if line.strong else 2)
+        dashes = (0, DASHES[line.color % len(DASHES)]) if line.color else "-"
+        order = 3 if line.strong else 2
+        ax.plot(line.x, mean, color=color, linewidth=width, linestyle=dashes, label=line.label, zorder=order)
         if mean.count():
             settled = mean[len(mean) // 12 :].compressed() if wild_start and len(mean) > 12 else mean.compressed()
             top = np.quantile(settled, 0.98) if wild_start else settled.max()
@@ -184,6 +192,72 @@ def scatter(name: str, truth: np.ndarray, prediction: np.ndarray, unit: str) -> 
         ax.scatter(truth, prediction, s=9, color=SERIES[0], alpha=0.55, linewidths=0)
         ax.set_xlabel(f"true {printable(unit, 2 * LONGEST)}")
         ax.set_ylabel(f"predicted {printable(unit, 2 * LONGEST)}")
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(MaxNLocator(6))
+            axis.set_major_formatter(Ticks())
+        return to_svg(fig, name)
+
+
+def coverage(name: str, levels: Sequence[float], covered: Sequence[float]) -> str:
+    """The share of rows that intervals covered against the share that they promise."""
+    with styled():
+        fig = figure()
+        ax = fig.add_subplot()
+        ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+        ax.plot(levels, covered, color=SERIES[0], linewidth=2.4, marker="o", markersize=4)
+        ax.set_xlabel("share promised")
+        ax.set_ylabel("share covered")
+        return to_svg(fig, name)
+
+
+def interval_chart(
+    name: str, truth: np.ndarray, center: np.ndarray, lower: np.ndarray, upper: np.ndarray, unit: str, rows: int = 60
+) -> str:
+    """Intervals of some rows in the order of their predictions, and the true values among them."""
+    order = np.argsort(center, kind="stable")
+    order = order[np.unique(np.linspace(0, len(order) - 1, min(rows, len(order))).astype(int))]
+    truth, center, lower, upper = (part[order] for part in (truth, center, lower, upper))
+    place, outside = np.arange(len(order)), (truth < lower) | (truth > upper)
+    with styled():
+        fig = figure()
+        ax = fig.add_subplot()
+        ax.vlines(place, lower, upper, color=SERIES[0], alpha=0.35, linewidth=2.4)
+        ax.plot(place, center, color=SERIES[0], linewidth=1.3)
+        ax.scatter(place, truth, s=np.where(outside, 22, 9), color=[SERIES[1] if o else INK for o in outside], zorder=3)
+        ax.set_xticks([])
+        ax.set_xlabel("rows, by their prediction")
+        ax.set_ylabel(printable(unit, 2 * LONGEST))
+        ax.yaxis.set_major_locator(MaxNLocator(6))
+        ax.yaxis.set_major_formatter(Ticks())
+        return to_svg(fig, name)
+
+
+def reliability(name: str, lines: Sequence[tuple[str, Sequence[Sequence[float]]]]) -> str:
+    """The share of rows predicted right against the confidence, for bins (confidence, share, rows) of each line."""
+    with styled():
+        fig = figure()
+        ax = fig.add_subplot()
+        ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+        for i, (label, bins) in enumerate(lines):
+            confidence, share, _ = np.array(bins).T
+            ax.plot(
+                confidence, share, color=SERIES[i], linewidth=2.4 if i else 1.3, marker="o", markersize=4, label=label
+            )
+        ax.set_xlabel("probability of the predicted class")
+        ax.set_ylabel("share predicted right")
+        ax.legend(loc="upper left")
+        return to_svg(fig, name)
+
+
+def residuals(name: str, truth: np.ndarray, prediction: np.ndarray, unit: str) -> str:
+    """True minus predicted, against predicted, with the line of no error."""
+    with styled():
+        fig = figure()
+        ax = fig.add_subplot()
+        ax.axhline(0, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+        ax.scatter(prediction, truth - prediction, s=9, color=SERIES[0], alpha=0.55, linewidths=0)
+        ax.set_xlabel(f"predicted {printable(unit, 2 * LONGEST)}")
+        ax.set_ylabel("true − predicted")
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(MaxNLocator(6))
             axis.set_major_formatter(Ticks())

@@ -49,16 +49,23 @@ def legend(entries: Iterable[tuple[str, int, bool]]) -> str:
 
 
 def key(color: int) -> str:
-    return f'<i class="key" style="background:var(--s{color})"></i>'
+    """The line of a series: its color and, so that paper without colors tells them apart, its dashes."""
+    from .svg import DASHES
+
+    dashes = " ".join(str(2 * part) for part in DASHES[color % len(DASHES)])
+    line = f'<line x1="0" x2="38" y1="5" y2="5" stroke="var(--s{color})" stroke-dasharray="{dashes}"/>'
+    return f'<svg class="key" viewBox="0 0 38 10" aria-hidden="true">{line}</svg>'
 
 
-def table(head: Sequence[str], body: Iterable[tuple[str, Sequence[str]]]) -> str:
+def table(head: Sequence[str], body: Iterable[tuple[str, Sequence[str]]], css: str = "") -> str:
     """Cells are HTML; each body row is (class, cells), its first cell the row's header."""
-    out = ['<div class="card scroll"><table><thead><tr>']
+    out = [f'<div class="card scroll {css}"><table><thead><tr>']
     out += [f'<th scope="col">{cell}</th>' for cell in head]
     out.append("</tr></thead><tbody>")
-    for css, (first, *rest) in body:
-        out.append(f'<tr class="{css}"><th scope="row">{first}</th>' + "".join(f"<td>{c}</td>" for c in rest) + "</tr>")
+    for kind, (first, *rest) in body:
+        out.append(
+            f'<tr class="{kind}"><th scope="row">{first}</th>' + "".join(f"<td>{c}</td>" for c in rest) + "</tr>"
+        )
     out.append("</tbody></table></div>")
     return "\n".join(out)
 

@@ -18,6 +18,8 @@ with required_by("A report"):
 # Colors are placeholders: each is replaced by a CSS variable of the page. Their digits mean nothing.
 INK, GRID, FAINT = "#010203", "#010204", "#010205"
 SERIES = tuple(f"#0203{i:02x}" for i in range(10))
+#: on and off, in points; none for the first, which is whole
+DASHES = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2), (9, 3), (3, 1.5, 1, 1.5, 1, 1.5), (2, 4), (7, 1.5), (4, 4), (1, 3))
 SHADES = tuple(f"#0204{i:02x}" for i in range(11))
 
 _VARIABLES = {INK: "--ink", GRID: "--line", FAINT: "--soft"}

@@ -65,49 +65,118 @@ def read_run(folder: Path) -> Run:
 
 def training_page(runs: list[Run]) -> str:
     """The whole document: one run in full, or several beside each other."""
-    first = runs[0]
+    first, several = runs[0], len(runs) > 1
     target = printable(first.config.target, LONGEST)
-    title = f"Training for “{target}”" if len(runs) == 1 else f"{len(runs)} runs for “{target}”"
-    legend = page.legend((r.name, i % 10, False) for i, r in enumerate(runs)) if len(runs) > 1 else ""
+    title = f"{len(runs)} runs for “{target}”" if several else f"A model of “{target}”"
+    legend = page.legend((r.name, i % 10, False) for i, r in enumerate(runs)) if several else ""
     return page.page(
         title,
         [
             f"<h1>{page.text(title)}</h1>",
-            *(f'<p class="lead">{page.text(_headline(run, len(runs) > 1))}</p>' for run in runs),
-            "<h2>On the way</h2>",
+            *(part for run in runs for part in _summary(run, several)),
+            "<h2>What it gets right and wrong</h2>" if any(run.results for run in runs) else "",
+            page.grid(chart for i, run in enumerate(runs) for chart in _closer(run, i, several)),
+            "<h2>How it was trained</h2>",
             legend,
             page.grid(_curves(runs)),
             *_paths(runs),
-            "<h2>A closer look</h2>",
-            page.grid(chart for i, run in enumerate(runs) for chart in _closer(run, i, len(runs) > 1)),
             *_details(runs),
             f"<footer>Made by scax {page.text(first.environment['packages'].get('scax') or '')}</footer>",
         ],
     )
 
 
-def _headline(run: Run, several: bool) -> str:
+def _summary(run: Run, several: bool) -> list[str]:
+    """In words what was trained on what and how good it is; then the scores as a table."""
     start = f"{run.name}: " if several else ""
-    name, record = _score_name(run), run.records[-1]
+    table = printable(Path(run.config.table).name, LONGEST)
     if run.results is None:
-        return f"{start}not finished; step {record['step']:,} of {run.config.steps:,}."
-    final, rows = run.results["final"], run.results["rows"]
+        step = run.records[-1]["step"]
+        said = f"{start}not finished; step {step:,} of {run.config.steps:,} on {table}. Go on: scax resume {run.folder}"
+        return [f'<p class="lead">{page.text(said)}</p>']
+    said = f"{start}{_verdict(run)}"
+    return [
+        f'<p class="lead">{page.text(said)}</p>',
+        f'<p class="soft">{page.text(_how(run, table))}</p>',
+        *_scores(run),
+    ]
+
+
+def _verdict(run: Run) -> str:
+    """How good the network is, against the mean or the commonest class and against a line."""
+    assert run.results is not None
+    final, rows, test = run.results["final"], run.results["rows"], run.results.get("test")
+    name = _score_name(run)
+    if test is None:
+        if name in final and final[name] is not None:
+            return f"{name} {number(final[name])} on {rows['validation']:,} rows held out to choose by."
+        if name in final and run.results["task"] == "binary":
+            return f"The {rows['validation']:,} rows held out are of one class, so there is no {name}."
+        return "No rows were held out, so nobody knows how good it is: train with --test 0.1."
+    count = f"On {rows.get('test', 0):,} rows that nothing was chosen by"
+    if run.results["task"] != "regression":
+        share, base = test.get("accuracy"), test.get("largest class")
+        if share is None or base is None:
+            return f"{count}: {', '.join(f'{k} {number(v)}' for k, v in test.items() if isinstance(v, float))}."
+        said = (
+            f"{count} it names the right class for {100 * share:.1f}%; always naming the commonest: {100 * base:.1f}%."
+        )
+        return said + (" It has learned nothing that helps to name classes." if share <= base else "")
+    r2, error, mean = test.get("R²"), test.get("RMSE"), test.get("RMSE of the mean")
+    if r2 is None or error is None or mean is None:
+        return f"{count}: {', '.join(f'{k} {number(v)}' for k, v in test.items() if isinstance(v, float))}."
+    if r2 <= 0:
+        return f"{count} it is no better than always predicting the mean (R² {number(r2)}): do not use it."
+    said = f"{count} it explains {100 * r2:.0f}% of the variance (R² {number(r2)}), its typical error {number(error)}"
+    said += f" against {number(mean)} for always predicting the mean"
+    if (line := run.results.get("linear", {}).get("RMSE")) is not None:
+        gain = 1 - error / line
+        if abs(gain) < 0.02:
+            said += f" and {number(line)} for a linear model: no better than a line"
+        else:
+            said += f" and {number(line)} for a linear model, {abs(gain):.0%} {'less' if gain > 0 else 'more'}"
+    return said + "."
+
+
+def _how(run: Run, table: str) -> str:
+    """What was trained on what."""
+    assert run.results is not None
+    rows, final = run.results["rows"], run.results["final"]
     widths = "/".join(map(str, run.results["network"]))
-    told = f"{start}A {widths} network after {run.config.steps:,} iterations on {rows['train']:,} rows"
-    alike = name in final and final[name] is None and run.results["task"] == "binary"
-    if name in final and not alike:
-        told += f": {name} {number(final[name])} on {rows['validation']:,} rows held out to choose by"
+    said = f"A {widths} network, trained on {rows['train']:,} rows of {table} for {run.config.steps:,} steps"
     if run.results["kept"] == "best":
-        loss = "the loss on rows to choose by" if alike else "their loss"
-        told += f", at step {final['step']:,}, where {loss} was lowest"
-    if alike:
-        told += f"; the {rows['validation']:,} rows to choose by are of one class, so there is no {name}"
+        said += (
+            f"; kept from step {final['step']:,}, where the loss on {rows['validation']:,} rows to choose by was lowest"
+        )
     if (left := run.results.get("sparsity")) and left["weights"] < run.results["weights"]:
-        told += f"; {left['weights']:,} of {run.results['weights']:,} weights are in use"
-    if (test := run.results.get("test")) is not None:
-        parts = (f"{key} {number(value)}" for key, value in test.items() if isinstance(value, int | float))
-        told += f". On {rows.get('test', 0):,} rows that nothing was chosen by: {', '.join(parts)}"
-    return told + "."
+        said += f"; {left['weights']:,} of {run.results['weights']:,} weights are in use"
+    return said + "."
+
+
+def _scores(run: Run) -> list[str]:
+    """Scores on rows that nothing was chosen by, ours beside a line's; of every class, where there are classes."""
+    assert run.results is not None
+    test, line = run.results.get("test"), run.results.get("linear")
+    if test is None:
+        return []
+    shown = [(key, value) for key, value in test.items() if isinstance(value, int | float)]
+    if line is not None:
+        mean = {"R²": 0.0, "RMSE": test.get("RMSE of the mean")}
+        columns = [key for key, _ in shown if key != "RMSE of the mean"]
+        cell = lambda values, key: number(values[key]) if isinstance(values.get(key), int | float) else "–"
+        named = (("ours", "network", test), ("", "linear model", line), ("", "mean", mean))
+        body = [(css, [label, *(cell(values, key) for key in columns)]) for css, label, values in named]
+    else:
+        columns, body = [key for key, _ in shown], [("ours", ["network", *(number(value) for _, value in shown)])]
+    out = [page.table(["", *map(page.text, columns)], body, "scores")]
+    if classes := test.get("classes", [])[:MOST_INPUTS]:
+        share = lambda value: "–" if value is None else f"{100 * value:.1f}%"
+        body = [
+            ("", [page.text(c["class"], LONGEST), f"{c['rows']:,}", share(c["recall"]), share(c["precision"])])
+            for c in classes
+        ]
+        out.append(page.table(["class", "rows", "found of them", "right where named"], body, "scores"))
+    return out
 
 
 def _score_name(run: Run) -> str:
@@ -115,23 +184,37 @@ def _score_name(run: Run) -> str:
 
 
 def _curves(runs: list[Run]) -> list[str]:
-    out = []
-    shown = [("objective", "objective"), ("validation_loss", "loss on rows held out")]
-    score = _score_name(runs[0])
-    if score:
-        shown.append((score, f"{score} on rows held out"))
-    shown += [("weights_kept", "weights in use"), ("neurons_kept", "hidden neurons in use")]
-    for key, label in shown:
-        for axis, over in (("step", "iterations"), ("seconds", "seconds")):
-            lines = []
-            for i, run in enumerate(runs):
-                x, y = _with_the_end(run, key, _column(run, axis), _column(run, key))
+    """Learning curves against steps: one run's two losses in one picture, with the step that was kept."""
+    out, score, several = [], _score_name(runs[0]), len(runs) > 1
+    losses = [("objective", "objective, training rows"), ("validation_loss", "loss, rows held out")]
+    shown = [[one] for one in losses] if several else [losses]
+    if score in ("AUC", "accuracy"):  # an RMSE is the loss once more
+        shown.append([(score, f"{score}, rows held out")])
+    shown += [[("weights_kept", "weights in use")], [("neurons_kept", "hidden neurons in use")]]
+    for group in shown:
+        lines = []
+        for i, run in enumerate(runs):
+            for j, (key, label) in enumerate(group):
+                x, y = _with_the_end(run, key, _column(run, "step"), _column(run, key))
                 if np.isfinite(y).any():
-                    lines.append(charts.Curve(run.name, np.maximum(x, 1e-6), y[None], i % 10, len(runs) == 1))
-            if lines and (axis == "step" or key in ("objective", score)):
-                name = f"{key.replace('_', '-')}-{axis}"
-                svg = charts.curves(name, lines, over, label, counts=key.endswith("_kept"))
-                out.append(page.chart(f"{label[0].upper()}{label[1:]} against {over}", svg))
+                    name, color = (run.name, i % 10) if several else (label, j)
+                    lines.append(charts.Curve(name, np.maximum(x, 1e-6), y[None], color, not several and j == 0))
+        if not lines:
+            continue
+        key, label = group[0]
+        results = runs[0].results
+        kept = results["final"]["step"] if not several and results is not None and results["kept"] == "best" else None
+        title = "Losses" if len(group) > 1 else f"{label[0].upper()}{label[1:]}"
+        about = "loss" if len(group) > 1 else label
+        svg = charts.curves(f"{key.replace('_', '-')}", lines, "step", about, counts=key.endswith("_kept"), kept=kept)
+        note = "Dashed upright: the step whose weights were kept." if kept is not None else ""
+        out.append(page.chart(title, svg, note))
+    steps, tau, taken = (_column(runs[0], name) for name in ("step", "damping", "accepted"))
+    if not several and np.isfinite(tau).any():
+        note = "The damping looks after itself; a step that would do harm is not taken."
+        out.append(
+            page.chart("Damping and steps taken", charts.damping("damping", steps, tau[None], taken[None]), note)
+        )
     return out
 
 
@@ -183,6 +266,9 @@ def _closer(run: Run, number: int, several: bool) -> list[str]:
             svg = charts.scatter(f"{tag}-predicted", truth, z[:, 0], run.config.target)
             note = "Rows held out. On the dashed line a prediction is exact."
             out.append(page.chart(f"Predicted against true{of}", svg, note))
+            svg = charts.residuals(f"{tag}-residuals", truth, z[:, 0], run.config.target)
+            note = "The same rows. A shape here is something that the network has not learned."
+            out.append(page.chart(f"Errors against predictions{of}", svg, note))
         elif one_class(found["task"], truth):
             pass  # no curve
         elif found["task"] == "binary":
@@ -192,6 +278,7 @@ def _closer(run: Run, number: int, several: bool) -> list[str]:
             classes = [str(c) for c in run.schema.target.classes]
             svg = charts.confusion(f"{tag}-confusion", truth, np.argmax(z, axis=1), classes)
             out.append(page.chart(f"Confusion matrix{of}", svg, "Rows held out; shade: share of the true class."))
+    out += _uncertainty(run, tag, of)
     if found is not None and (rises := found.get("importance", [])[:MOST_INPUTS]):
         error = "log loss" if found["task"] != "regression" else "RMSE"
         svg = charts.bars(
@@ -199,10 +286,34 @@ def _closer(run: Run, number: int, several: bool) -> list[str]:
         )
         note = "Rows held out, a column's values shuffled among them. Of two columns that say the same, one stands in."
         out.append(page.chart(f"Columns that matter{of}", svg, note))
-    steps, tau, taken = (_column(run, name) for name in ("step", "damping", "accepted"))
-    svg = charts.damping(f"{tag}-damping", steps, tau[None], taken[None])
-    note = "SCA’s damping looks after itself; a step that would do harm is not taken."
-    out.append(page.chart(f"Damping and acceptance{of}", svg, note))
+    return out
+
+
+def _uncertainty(run: Run, tag: str, of: str) -> list[str]:
+    """How intervals, or probabilities, did on rows held out."""
+    found = run.results
+    out: list[str] = []
+    if found is None or "outputs" not in found or "truth" not in found:
+        return out
+    z, truth = np.array(found["outputs"], float), np.array(found["truth"], float)
+    if (ends := found.get("intervals")) is not None and found["task"] == "regression":
+        at = dict(zip(ends["levels"], ends["covered"], strict=True))
+        share = f"{100 * at[0.95]:.1f}% of {ends['rows']:,} rows held out" if 0.95 in at else "rows held out"
+        svg = charts.coverage(f"{tag}-coverage", ends["levels"], ends["covered"])
+        note = f"On the dashed line intervals keep what they promise. Those of 95% covered {share}."
+        out.append(page.chart(f"Coverage of intervals{of}", svg, note))
+        lower, upper = np.array(ends["lower"]), np.array(ends["upper"])
+        svg = charts.interval_chart(f"{tag}-intervals", truth, z[:, 0], lower, upper, run.config.target)
+        note = f"Rows held out; 95% intervals, {number(ends['width'])} wide on average. Orange: outside."
+        out.append(page.chart(f"Intervals{of}", svg, note))
+    if (known := found.get("calibration")) is not None and found["task"] != "regression":
+        lines = list(zip(("as trained", "corrected"), known["bins"], strict=True))
+        svg = charts.reliability(f"{tag}-calibration", [line for line in lines if line[1]])
+        before, after = known["error"]
+        note = f"Rows held out. Calibration error {number(before)}, corrected {number(after)}"
+        if None not in known["log_loss"]:
+            note += f"; log loss {number(known['log_loss'][0])}, corrected {number(known['log_loss'][1])}"
+        out.append(page.chart(f"Calibration{of}", svg, note + "."))
     return out
 
 

@@ -25,7 +25,10 @@ FAST, SLOW = 8, 1
 
 @struct
 class StepCount(Stateless):
-    """t_n = n: time passes with every step."""
+    """t_n = n: time passes with every step.
+
+    >>> sca = scax.SCA(problem, clock=scax.rules.StepCount())  # schedules count steps
+    """
 
     def explain(self):
         return "the clock counts steps"
@@ -57,7 +60,7 @@ class Progress(Rule):
         v    += (min((F/f − 1)², 4) − v) · max(2/(n + 2), .02)       relative variance of one of them
         fall  = ln(s/f)  beyond its standard error √(v a/(2 − a)),  a = 9/(c + 9)
         x     = mean slope / mean bend along the last displacement   signal/(signal + noise) of it: a Wiener factor
-        tick  = min(clip(1 − fall/tolerance, −1, 1), clip(2 − 5x, −1, 1));   1 in the first 50 steps
+        tick  = min(clip(1 − fall/tolerance, −1, 1), clip(2 − 5x, −1, 1));   1 in the first 50 steps (`free_steps`)
         t     = max(0, t + tick)
         θ    += (1 − tick − θ) · 9/(c + 9),    q = min(1.5 θ, 1)
         m     = clip(f/F₀, ε^¾, 1)^p,    p = min(½ + 1.5 θ, 1)
@@ -66,12 +69,16 @@ class Progress(Rule):
     the residual's norm where the clock runs (p = ½), with its square where it stands still (p = 1), the two ends of the
     range in which Levenberg–Marquardt converges quadratically. An objective that is not positive or does not fall, and
     batches that have nothing in common, let the clock run with the steps.
+
+    >>> sca = scax.SCA(problem, clock=scax.rules.Progress())  # the default
     """
 
     tolerance: Number = 0.4
+    free_steps: Number = FREE_STEPS
 
     def __post_init__(self):
         checks.positive("tolerance", self.tolerance)
+        checks.nonnegative("free_steps", self.free_steps)
 
     def explain(self):
         return "the clock stands still while fresh batches improve, and damping falls with the objective"
@@ -100,7 +107,7 @@ class Progress(Rule):
         bend = state.bend + (jnp.where(jnp.isfinite(bend), bend, 0) - state.bend) * gain
         x = slope / jnp.maximum(bend, tiny)
 
-        is_free = n < FREE_STEPS
+        is_free = n < self.free_steps
         tick = jnp.minimum(jnp.clip(1 - clear / self.tolerance, -1, 1), jnp.clip(2 - 5 * x, -1, 1))
         tick = jnp.where(is_free, 1, tick)
         time = jnp.maximum(state.time + tick, 0)

@@ -23,6 +23,9 @@ class Balance:
 
     S_t = ½ tr ∇² of the term's average loss, the network linearized: the trace of its Gram matrix over its rows.
     The logarithms of the ratios are averaged over measured batches, so that U changes slowly.
+
+    >>> terms = {"fit": scax.Term(net.apply), "edge": scax.Term(net.apply, weight="balance")}
+    >>> problem = scax.Problem(terms, scax.L2(0.0))
     """
 
 

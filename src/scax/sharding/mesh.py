@@ -32,6 +32,8 @@ class Parallel:
             "data"    each device sees a share of the batch's rows; XLA places the collectives. Any loss and penalty.
     mesh    a Mesh, a number of devices, or None: all devices. However many axes it has, every device gets its share of
             the rows and of the weights: nothing would be gained by devices that share only one of the two.
+
+    >>> sca = scax.SCA(problem, parallel=scax.Parallel(scheme="data"))  # all devices
     """
 
     mesh: Any = None

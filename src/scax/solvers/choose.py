@@ -37,7 +37,7 @@ class Auto(Solver):
 
     Conjugate gradients are taken only where every direct solve is large, or where the loss is well damped. Without a
     tolerance, surrogates with a prox are solved until a tenth of the step's gain is left: the next batch's is another
-    one, and trainings end no worse (docs/sparse.md).
+    one, and trainings end no worse (docs/measurements/sparse.md).
     """
 
     tolerance: float | None = static(default=None)

@@ -12,6 +12,7 @@ from ..linearize.structured import Plan, one_row
 from .base import Solver
 from .closed_form import ClosedForm
 from .cost import Dimensions, step_cost
+from .quadratic import QuadraticModel
 
 #: How many times the price of one sampled direction per row an exact step must be for `curvature="auto"` to sample;
 #: with a quadratic loss, whose targets may have no noise, exact steps gain several times as much (docs/outputs.md).
@@ -43,6 +44,7 @@ def plan_step(
     own_batches: bool = False,
     full: bool = False,
     curvature: str | int = "exact",
+    whole_memory: bool = False,
 ) -> StepPlan:
     """The plan for inputs `x` that make `rows` rows of the loss and the neighbor pairs.
 
@@ -50,6 +52,7 @@ def plan_step(
     block_width  weights in a block; None where all weights are solved for at once
     own_batches  every block differentiates its own rows alone
     full         the loss is linearized as well
+    whole_memory a matrix of all past curvature is part of the problem
     curvature    "exact", "auto", or a number of sampled directions per row
     """
     outputs = jax.eval_shape(network, w, x).shape[1]
@@ -57,6 +60,9 @@ def plan_step(
     dimensions = Dimensions(network.problem, rows, outputs, width)
     if full:
         return StepPlan(ClosedForm(), "the full linearization is solved by one prox", "matrix-free", False, dimensions)
+    if whole_memory:
+        reason = f"past curvature is a matrix of {width}×{width} numbers, which one Cholesky solves with"
+        return StepPlan(QuadraticModel(), reason, "dense", False, dimensions)
 
     def sized(directions: int | None) -> Dimensions:
         """With so many directions per row, or exact Hessians."""

@@ -24,6 +24,13 @@ def save_checkpoint(
     """Save a pytree and `info` (JSON values: step, history position, …) as one file, whole or not at all.
 
     Where `path` is a symbolic link, the file that it points to is replaced, or with `follow=False` the link itself.
+
+    >>> import tempfile
+    >>> file = tempfile.mkdtemp() + "/checkpoint.safetensors"
+    >>> scax.storage.save_checkpoint(file, params, {"step": 100})
+    >>> restored, info = scax.storage.load_checkpoint(file, params)
+    >>> info["step"]
+    100
     """
     arrays, keys = {}, {}
     for name, leaf in _leaves(tree):
@@ -35,7 +42,13 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: str | os.PathLike, template: Any) -> tuple[Any, dict[str, Any]]:
-    """(tree, info): the saved pytree in the structure of `template` (arrays, or the shapes jax.eval_shape gives)."""
+    """(tree, info): the saved pytree in the structure of `template` (arrays, or the shapes jax.eval_shape gives).
+
+    >>> import tempfile
+    >>> file = tempfile.mkdtemp() + "/checkpoint.safetensors"
+    >>> scax.storage.save_checkpoint(file, params, {})
+    >>> restored, _ = scax.storage.load_checkpoint(file, template=params)
+    """
     wanted = _leaves(template)
     saved = read(path, KIND, lambda places: _compare_sizes(path, {p.name: p for p in places}, wanted))
     keys = saved.description.get("keys")

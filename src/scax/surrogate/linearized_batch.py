@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from ..batch import Batch, Pairs, TermBatch
 from ..linearize import Linearization
-from ..linearize.base import exact
+from ..linearize.base import exact, symmetric_product
 from ..problem import Problem
 from .sampled import SampledCurvature
 
@@ -170,6 +170,13 @@ class LinearizedBatch:
             slope = slope + regularizer.nonsmooth(self.w + delta) - regularizer.nonsmooth(self.w)
         ridge = regularizer.ridge
         return -(slope + ridge * (self.w @ delta)) / 2, (bend + ridge * (delta @ delta)) / 2
+
+    @exact
+    def gauss_newton(self) -> Float[Array, "q q"]:
+        """JᵀWJ, W = s½H with H's diagonal alone: half of the average loss's Hessian, the network linearized."""
+        root = jnp.sqrt(self.shares[:, None] * self._half_hessian())
+        rows = (root[:, :, None] * self.lin.jacobian()[: self.batch.size]).reshape(-1, self.w.shape[0])
+        return symmetric_product(rows.T)
 
     @exact
     def weighted_rows(self, few: int, seed: Int[Array, ""]) -> Float[Array, "p q"]:

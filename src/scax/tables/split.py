@@ -12,6 +12,8 @@ class Split:
     Rows are taken in groups of 10, 20 or 100 (the smallest in which the fraction is a whole number); in each, that
     number is drawn by hashing (seed, row). So the share is exact up to the last group, also in a small table, and the
     order of the file does not matter. fraction=0 holds out nothing.
+
+    >>> split = scax.tables.Split(0.2, seed=0)  # which rows are held out depends on their number and the seed alone
     """
 
     fraction: float = 0.2

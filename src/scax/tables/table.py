@@ -159,6 +159,8 @@ def open_table(source: Any, *, header: bool = True, encoding: str = "utf-8") -> 
     that is missing, a directory, unreadable, empty, or of another kind is a TableError. `header=False` names the
     columns column_1, column_2, …; `encoding` may be utf-8 or a single-byte one (latin-1, cp1252). The separator is
     found: comma, semicolon, tab or bar.
+
+    >>> table = scax.tables.open_table({"size": [50, 80, 120], "price": [100, 150, 230]})
     """
     if isinstance(source, Table):
         return source

@@ -76,6 +76,9 @@ def baseline(optimizer, problem: Problem, *, mean_power: Number | None = None) -
     """An optax optimizer on the problem: baseline(optax.adam(1e-3), problem).
 
     `mean_power` turns on the same averaging of iterates as SCA's, for a like-for-like comparison.
+
+    >>> adam = scax.baseline(optax.adam(1e-2), problem)
+    >>> result = scax.train(adam, params, (x, y), steps=20)
     """
     if not (hasattr(optimizer, "update") and hasattr(optimizer, "init")):
         raise TypeError(f"optimizer must be an optax GradientTransformation, got {optimizer!r}.")

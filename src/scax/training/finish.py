@@ -33,7 +33,12 @@ LARGEST_WORK, SMALL_WORK = 1.5e11, 3e9
 @dataclasses.dataclass(frozen=True)
 class Stationarity:
     """How far 0 is from ∂U(w), over ‖∇ loss‖: on the weights that are not zero (their gradient), and on those that are
-    (by how much the slope exceeds what the penalty can hold). Both are 0 at a stationary point."""
+    (by how much the slope exceeds what the penalty can hold). Both are 0 at a stationary point.
+
+    >>> lasso = scax.Problem(net.apply, scax.Squared(), scax.L1(1e-2))
+    >>> scax.stationarity(lasso, scax.finish(lasso, params, (x, y)), (x, y)).zeros > 0  # the share of weights
+    True
+    """
 
     on: float
     off: float
@@ -74,6 +79,11 @@ def finish(problem: Problem, params: PyTree, data: Any, *, steps: int | None = N
 
     `data` are (x, y) or (x, y, weight), all of it; `steps` on it, by default 15, 60 to 400 with a penalty that is not
     convex, or 200 cheap ones where it is large.
+
+    >>> lasso = scax.Problem(net.apply, scax.Squared(), scax.L1(0.1))
+    >>> ended = scax.finish(lasso, params, (x, y))
+    >>> any(bool(jnp.any(leaf == 0)) for leaf in jax.tree.leaves(ended))
+    True
     """
     if problem.regularizer.is_smooth or problem.manifold is not None:
         return params
@@ -94,7 +104,11 @@ def stands_still(state: Any, info: Any) -> Bool[Array, ""]:
 
 
 def stationarity(problem: Problem, params: PyTree, data: Any) -> Stationarity:
-    """Measured through the prox: w = prox_t(w − t ∇loss) at a stationary point, and (w − prox)/t is what is missing."""
+    """Measured through the prox: w = prox_t(w − t ∇loss) at a stationary point, and (w − prox)/t is what is missing.
+
+    >>> bool(scax.stationarity(problem, params, (x, y)).on > 0)  # an untrained network is not stationary
+    True
+    """
     batch = problem.ready(params, data)
     layout = problem.layout(params)
     frozen = layout.split(params)[1]

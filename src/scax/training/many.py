@@ -35,6 +35,11 @@ def train_many(
     sequences), not in their parts. Run i starts from `init(key)` and draws its batches from another key, the two split
     from keys[i]; `net.init` gives every run its own start, `lambda key: params` one start to all. What comes back is a
     Result whose arrays have one entry per run: a leading axis in `params` and `state`, a trailing one in the history.
+
+    >>> keys = jax.random.split(jax.random.key(0), 3)
+    >>> result = scax.train_many(scax.SCA(problem), net.init, (x, y), keys=keys, steps=20)
+    >>> result.params[0]["weight"].shape  # one entry per run
+    (3, 2, 8)
     """
     runs = _runs(keys)
     checks.whole_number("steps", steps, 1)

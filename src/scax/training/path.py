@@ -23,6 +23,12 @@ class Path:
 
     `best` has the least loss on the rows held out. `suggested` is the strongest whose loss there exceeds it by no more
     than one standard error of that difference, row by row: what the rows held out cannot tell from the best.
+
+    >>> problem = scax.Problem(net.apply, scax.Squared(), scax.L1(1.0))
+    >>> parts = {"data": (x[:32], y[:32]), "validation": (x[32:], y[32:])}
+    >>> path = scax.path(problem, [1e-3, 1e-1], params=params, **parts, steps=20)
+    >>> path.strengths.tolist(), bool(path.weights[1] <= path.weights[0]), path.solution is path.params[path.suggested]
+    ([0.001, 0.1], True, True)
     """
 
     strengths: np.ndarray
@@ -82,6 +88,12 @@ def path(
     `on_record` sees a record of each strength, and ends the path there by returning True. `count` says how many weights
     of a network are left, by default those that are not zero. `options` go to `SCA`. Strengths are leaves: all runs
     share one program.
+
+    >>> problem = scax.Problem(net.apply, scax.Squared(), scax.L1(1.0))
+    >>> parts = {"data": (x[:32], y[:32]), "validation": (x[32:], y[32:])}
+    >>> path = scax.path(problem, [1e-3, 1e-1], params=params, **parts, steps=20)
+    >>> len(path.params)
+    2
     """
     order = np.asarray(strengths, float)
     if order.ndim != 1 or len(order) == 0:

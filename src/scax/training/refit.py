@@ -31,6 +31,12 @@ def refit(
 
     ℓ1 and group penalties also shrink what they keep. Here the regularizer is ½ ridge ‖w‖² and w_i = 0 off the support:
     by default the problem's own ridge, or 1e-4 where it has none. `options` go to `SCA`.
+
+    >>> sparse = jax.tree.map(jnp.copy, params)
+    >>> sparse[0]["weight"] = sparse[0]["weight"].at[1].set(0.0)
+    >>> again = scax.refit(problem, sparse, (x, y), steps=20)
+    >>> bool(jnp.all(again[0]["weight"][1] == 0))  # zeros stay zero
+    True
     """
     own = checks.concrete(problem.regularizer.ridge)
     if ridge is None:

@@ -17,7 +17,7 @@ from . import engine
 from .evaluation import Objective, evaluate, spread_rows, term_losses, term_weights
 from .feed import Whole, is_feed, rows_in_memory
 from .finish import finish as sparse_end
-from .method import check_method, for_all_rows, solves_prox
+from .method import check_method, for_all_rows, for_fresh_points, solves_prox
 from .term_feed import TermFeed, term_feed
 
 #: Rows on which the objective is measured, at least, at a record that is not the last.
@@ -33,6 +33,10 @@ class Result:
     `steps` were taken; `status` says why no more: "steps" (all that were asked for), "callback" (it returned True), or,
     with all rows in every step, "converged" (the gradient is zero for what the precision can tell) or
     "precision_reached" (steps no longer lower the objective by what rounding shows: float64 may go on).
+
+    >>> result = scax.train(scax.SCA(problem), params, (x, y), steps=20)
+    >>> result.steps, result.status, "objective" in result.history
+    (20, 'steps', True)
     """
 
     params: PyTree
@@ -75,6 +79,13 @@ def train(
 
     With a nonsmooth penalty SCA takes `finish` more steps on all rows (`scax.finish`; 0: none), so that weights which
     have shrunk towards zero are 0.0 in `Result.params`; `Result.state` is as before them.
+
+    >>> result = scax.train(scax.SCA(problem), params, (x, y), steps=20)
+    >>> bool(result.history["objective"][-1] < result.history["objective"][0])
+    True
+    >>> result = scax.train(scax.SCA(problem), params, (x, y), steps=200, batch_size=None)  # all rows: ends by itself
+    >>> result.status in ("converged", "precision_reached")
+    True
     """
     method = check_method(method)
     checks.whole_number("steps", steps, 1)
@@ -103,6 +114,8 @@ def train(
     until = None
     if isinstance(feed, Whole) or (isinstance(feed, TermFeed) and feed.is_whole):
         method, until = for_all_rows(method, params, state)
+    elif isinstance(feed, TermFeed) and feed.is_fresh:
+        method = for_fresh_points(method, params, state)
     carry = engine.start(method, params, feed, key, state=state, until=until)
     history: dict[str, list[float]] = {}
     run, done, status, stuck = engine.run(method, Objective(watched, unseen), until=until), 0, "steps", False

@@ -37,6 +37,10 @@ def train_by_evidence(
 
     `problem` gives the first λ; its regularizer must be an L2 (0 starts at 1e-3). The rest as of `scax.train`;
     `options` go to `SCA`. Returns (params, the problem with its last λ, the posterior there).
+
+    >>> params, problem, post = scax.train_by_evidence(problem, params, (x, y), steps=80, stretches=2)
+    >>> bool(np.isfinite(post.evidence))
+    True
     """
     checks.whole_number("stretches", stretches, 1)
     if not isinstance(problem.regularizer, L2):
