@@ -32,7 +32,7 @@ DOCS := tests/test_guides.py tests/test_promises.py tests/test_extras.py tests/t
 TESTS := $(BIN)/python -m pytest -n 3 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test core oldest docs docs-serve check-docs torch coverage lint format wheel bench clean
+.PHONY: help demo test core oldest docs docs-serve check-docs torch federated flower coverage lint format wheel bench clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -72,6 +72,13 @@ torch: $(DEV)  ## Install PyTorch too, and run its tests: the others leave it ou
 	@echo "Installing PyTorch into $(VENV)"
 	@$(INSTALL) '.[dev,torch]'
 	@$(BIN)/python -m pytest tests/bridges/test_torch.py tests/examples -k torch
+
+federated:  ## Install Flower in .venv-federated, and run its tests
+	@$(MAKE) VENV=.venv-federated flower
+
+flower: $(CREATED)
+	@$(INSTALL) '.[federated]' pytest pytest-timeout hypothesis beartype
+	@$(BIN)/python -m pytest -o addopts= tests/cluster/test_flower.py
 
 lint: $(DEV)  ## Check the format, the style and the types
 	$(BIN)/ruff format --check .

@@ -1,11 +1,14 @@
 """The guides describe what is there: every name and file that they mention exists, and their example runs."""
 
+import dataclasses
 import importlib
 import pkgutil
 import re
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import scax
@@ -62,6 +65,32 @@ def run_example(part):
     scope = {}
     exec(code, scope)
     return scope
+
+
+def test_the_example_of_a_loss_runs(x64):
+    """The step with it is taken, and what it says of itself is what JAX derives from its value."""
+    scope = run_example("loss")
+    assert scope["info"].accepted
+    loss, z, y = scope["SmoothHuber"](), jnp.asarray([[3.0], [-0.2], [1e4]]), jnp.zeros((3, 1))
+    g = jax.grad(lambda z: jnp.sum(loss.value(z, y)))(z)
+    H = jnp.diag(jax.hessian(lambda z: jnp.sum(loss.value(z[:, None], y)))(z[:, 0]))
+    np.testing.assert_allclose(loss.gradient(z, y), g, rtol=1e-9)
+    np.testing.assert_allclose(loss.factor(z, y)[:, 0] ** 2, H, rtol=1e-6)
+    np.testing.assert_allclose(loss.factor(z, y) * loss.whitened(z, y), g, rtol=1e-9)
+
+
+def test_the_example_of_a_solver_runs():
+    """It finds the step that the library's own solver finds, and refuses what it cannot solve in a sentence."""
+    scope = run_example("solver")
+    assert scope["info"].accepted
+    sca, start = scope["sca"], scope["net"].init(jax.random.key(0))
+    batch = (np.eye(2, dtype=np.float32), np.ones(2, np.float32))
+    judge = dataclasses.replace(sca, solver=scax.solvers.Semismooth(tolerance=1e-6))
+    expected = judge.step(judge.init(start), batch)[0].w
+    np.testing.assert_allclose(scope["state"].w, expected, atol=1e-4)
+    assert jnp.linalg.norm(expected - sca.init(start).w) > 1e-2
+    with pytest.raises(ValueError, match=r"proximal-gradient needs .* Huber\(.*use solver='fista'"):
+        dataclasses.replace(sca, problem=scax.Problem(scope["net"].apply, scax.Huber(1.0), scax.L1(1e-2)))
 
 
 def test_the_example_of_a_rule_runs():

@@ -21,7 +21,7 @@ IMPORTED_AS = {"scikit-learn": "sklearn", "mkdocstrings-python": "griffe"}
 ROOMS = {
     "bridges": {"equinox", "flax", "torch"},
     "cli": {"cli"},
-    "cluster": {"ray"},
+    "cluster": {"federated", "ray"},
     "estimators": {"sklearn"},
     "report": {"cli"},
     "reproduce": {"cli"},

@@ -13,8 +13,12 @@ SHELL = {"bridges", "cli", "cluster", "estimators", "federated", "report", "repr
 #: Belongs to neither: our own networks, and the helpers that import the standard library alone.
 BESIDE = {"models", "operators", "_cache", "_extras", "_gaussian", "_text", "_untrusted"}
 HEAVY = {"matplotlib", "pandas", "polars", "ray", "rich", "sklearn", "typer"}
-#: What training takes from the shell: the order of rows, rows on disk, and the file that `strength` reads.
-TRAINING_TAKES = {"scax.tables.shuffle", "scax.tables.stream", "scax.storage.run_folder"}
+#: What the core takes from the shell; training: the order of rows, rows on disk, and the file that `strength` reads.
+TAKES = {
+    "training": {"scax.tables.shuffle", "scax.tables.stream", "scax.storage.run_folder"},
+    # the networks and error bars that a model file keeps, in NumPy alone
+    "uncertainty": {"scax.storage.error_bars"},
+}
 
 
 def test_every_room_has_its_place():
@@ -33,7 +37,7 @@ def test_the_core_imports_neither_heavy_packages_nor_the_shell(room):
         where = f"{found.file}:{found.line} imports {found.module}"
         assert found.package not in HEAVY, where
         if found.package == "scax" and found.module.count("."):
-            taken = room == "training" and found.module in TRAINING_TAKES
+            taken = found.module in TAKES.get(room, ())
             assert found.module.split(".")[1] not in SHELL or taken, where
 
 

@@ -120,6 +120,41 @@ def test_a_run_with_a_sampler_goes_on_to_the_bit(x64):
     assert not np.array_equal(whole.state.w, other.state.w)
 
 
+def test_points_drawn_anew_get_the_matrix_of_past_curvature(x64):
+    """The first steps are recursive least squares: both batches' linearized rows, weighed by s, decide together."""
+    problem, params = scax.Problem(TWO, scax.L2(1e-3)), start()
+    fresh = scax.SCA(problem).on_fresh_points(params)
+    assert isinstance(fresh.metric, scax.rules.FullMatrix)
+    assert "past curvature is a matrix of 17×17 numbers" in fresh.explain(params, batch_of(TWO))
+    state, _ = fresh.step(fresh.init(params), batch_of(TWO))
+    other = {"values": (X[::-1] / 2, Y), "slopes": X[5:]}
+    surrogate, solver = convex_problem(fresh, state, other)
+    delta = solver.solve(surrogate).delta
+    np.testing.assert_allclose(jax.grad(surrogate.value)(delta), 0, atol=1e-9)
+    gradient = jax.grad(lambda p: problem.objective(p, other))(state.params)
+    flat = jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(gradient)])
+    np.testing.assert_allclose(jax.grad(surrogate.value)(jnp.zeros_like(flat)), flat, atol=1e-12)
+
+    def curvature(params, batch):  # JᵀWJ by hand, W the rows' shares
+        batch = problem.ready(params, batch)
+        rows = jax.jacobian(lambda w: problem.outputs(fresh.init(params).layout.unflatten(w, ()), batch.x))(
+            fresh.init(params).w
+        )
+        return jnp.einsum("nkq,n,nkr->qr", rows, problem.shares(batch, float), rows)
+
+    s = float(fresh.step(state, other)[1].reported["share"])
+    assert s == 0.5
+    expected = curvature(state.params, other) + (1 - s) / s * curvature(params, batch_of(TWO))
+    np.testing.assert_allclose(surrogate.matrix, expected, atol=1e-10)
+
+
+def test_a_sampler_beside_batches_of_a_table_keeps_the_clock(x64):
+    sca, params = scax.SCA(scax.Problem(TWO, scax.L2(1e-3))), start()
+    run = lambda size: scax.train(sca, params, sampled(), steps=3, batch_size=size, records=1).history
+    assert "share" in run(None)
+    assert "share" not in run(5)
+
+
 def test_the_history_shows_each_term_and_they_add_up(x64):
     result = scax.train(
         scax.SCA(scax.Problem(TWO, scax.L2(0.0))), start(), sampled(), steps=20, records=4, batch_size=5

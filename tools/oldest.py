@@ -13,7 +13,7 @@ def constraints(project: dict[str, Any]) -> list[str]:
         *project["dependencies"],
         *(line for name in extras if name not in ("dev", "docs") for line in extras[name]),
     ]
-    return sorted(re.sub(r"[>=]=([\d.]+).*", r"==\1", line) for line in lines if not line.startswith("scax["))
+    return sorted(re.sub(r"(\[\w+\])?[>=]=([\d.]+).*", r"==\2", line) for line in lines if not line.startswith("scax["))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any
 EXTRAS = {
     "equinox": "equinox",
     "flax": "flax",
+    "flwr": "federated",
     "matplotlib": "cli",
     "onnx": "onnx",
     "polars": "cli",

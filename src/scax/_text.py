@@ -15,6 +15,11 @@ def printable(text: str, most: int | None = None) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def quoted(value: object, most: int = 60) -> str:
+    """A value as it would be written in Python, cut to so many characters."""
+    return printable(repr(value), most)
+
+
 def fitted(text: str, stream: Any) -> str:
     """The text in lines that end between words, where the stream is a terminal; as it is elsewhere."""
     if not stream.isatty() or len(text) <= (width := max(20, shutil.get_terminal_size().columns)):

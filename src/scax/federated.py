@@ -1,6 +1,8 @@
 """Sites that keep their rows: rounds in which sums travel, and nothing else."""
 
+import dataclasses
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,11 +11,13 @@ from jaxtyping import PyTree
 
 from . import checks
 from .cluster.exact import ExactRounds
+from .cluster.local import LocalRounds, LocalSites
 from .cluster.sites import Sites, admit
 from .cluster.statistics import Statistics as Statistics
 from .cluster.statistics import refuse_statistics as refuse_statistics
 from .cluster.statistics import site_statistics as site_statistics
 from .problem import Problem
+from .sca import SCA, check_sca
 from .status import Status
 from .training import engine
 from .training.evaluation import Objective
@@ -22,6 +26,56 @@ from .training.run import Result
 
 #: Numbers in the matrices of all sites together, at most (1 GB in float32).
 MOST_NUMBERS = 2**28
+
+
+@dataclasses.dataclass(frozen=True)
+class Local:
+    """How sites and server of local rounds work.
+
+    steps       steps of a site in a round
+    batch_size  rows of each, at most
+    carry       β of the server's own step, at most; 0: plain averaging
+    method      the SCA that sites step with; None: its defaults
+    """
+
+    steps: int = 10
+    batch_size: int = 32
+    carry: float = 0.9
+    method: SCA | None = None
+
+    def __post_init__(self):
+        checks.whole_number("steps", self.steps, 1)
+        checks.whole_number("batch_size", self.batch_size, 1)
+        checks.number("carry", self.carry, lambda v: (v >= 0) & (v < 1), "a number from 0 to below 1")
+        if self.method is not None:
+            check_sca(self.method)
+
+    def rounds(self, problem: Problem, sites: int) -> LocalRounds:
+        """The method of the server."""
+        method = SCA(problem) if self.method is None else dataclasses.replace(self.method, problem=problem)
+        return LocalRounds(problem, method, self.carry, sites, self.steps, self.batch_size)
+
+
+def _method(
+    problem: Problem, params: PyTree, sites: int, scheme: str, local: Local | None
+) -> ExactRounds | LocalRounds:
+    """The method of the server; refuses what cannot be spread over sites."""
+    checks.choice("scheme", scheme, ["exact", "local"])
+    if local is not None and (scheme != "local" or not isinstance(local, Local)):
+        raise ValueError("local= is scax.federated.Local(...), and belongs to scheme='local'.")
+    if problem.names:
+        raise ValueError("rounds of sums average one kind of rows: give Problem(apply, loss, …) without terms.")
+    if problem.manifold is not None:
+        raise ValueError("neighbors may lie at different sites, which do not exchange rows: leave manifold= out.")
+    if scheme == "local":
+        return (Local() if local is None else local).rounds(problem, sites)
+    weights = problem.layout(params).size
+    if sites * weights**2 > MOST_NUMBERS:
+        raise ValueError(
+            f"{sites} sites with {weights} weights each send matrices of {weights}×{weights} numbers: give "
+            "scheme='local', or train a smaller network."
+        )
+    return ExactRounds(problem, sites)
 
 
 def simulate(
@@ -33,6 +87,7 @@ def simulate(
     scheme: str = "exact",
     weights: Any = None,
     missing: float = 0.0,
+    local: Local | None = None,
     key: Any = None,
 ) -> Result:
     """Train on sites that exchange sums with a server, in one process.
@@ -41,14 +96,17 @@ def simulate(
     rounds   at most so many; the first one finds the sums at `params`, each further one tries a step. Fewer are made
              where nothing is left to gain ("converged")
     scheme   "exact": a site sends the gradient and the Gauss–Newton matrix of its rows, Q(Q+1)/2 + 2Q + 3 numbers for Q
-             weights, and a step is the one that all rows together would have made (with the squared loss SCA's own)
+             weights, and a step is the one that all rows together would have made (with the squared loss SCA's own).
+             "local", for networks whose matrices are too large to send: a site takes a few steps on its own rows and
+             sends how far it came, Q + 2 numbers; the server takes the mean, and carries its own step on
     weights  how much each site counts; None: by its rows
     missing  the share of sites, between 0 and 1, that do not answer in a round, drawn anew for every round from `key`
+    local    of scheme="local": Local(steps=…, batch_size=…, carry=…, method=…)
 
     The result is that of `train`: params, history, state, steps (rounds made) and status. The history has an entry per
     round: the objective of all sites' rows, answered (sites whose sums were used), left_out (sites whose sums could not
-    be right), bytes_up and bytes_down (of all sites together), accepted, damping. A site that cannot take part is named
-    in a warning and left out.
+    be right), bytes_up and bytes_down (of all sites together); of exact rounds accepted and damping, too. A site that
+    cannot take part is named in a warning and left out.
 
         sites = [(x[:200], y[:200]), (x[200:], y[200:])]
         result = scax.federated.simulate(problem, params, sites, rounds=15)
@@ -57,29 +115,24 @@ def simulate(
     >>> bool(result.history["objective"][-1] < result.history["objective"][0])
     True
     """
-    checks.choice("scheme", scheme, ["exact"])
     checks.whole_number("rounds", rounds, 1)
     checks.number("missing", missing, lambda v: (v >= 0) & (v < 1), "a number from 0 to below 1")
     if weights is not None:
         checks.positive("weights", np.asarray(weights))
-    if problem.names:
-        raise ValueError("rounds of sums average one kind of rows: give Problem(apply, loss, …) without terms.")
-    if problem.manifold is not None:
-        raise ValueError("neighbors may lie at different sites, which do not exchange rows: leave manifold= out.")
+    _method(problem, params, 1, scheme, local)
     admitted, reasons = admit(problem, params, sites, weights)
     for name, reason in reasons.items():
         warnings.warn(f"site {name} is left out: {reason}", RuntimeWarning, stacklevel=2)
     if not admitted:
         raise ValueError("no site can take part: the warnings name the reason of each.")
-    q = problem.layout(params).size
-    if len(admitted) * q**2 > MOST_NUMBERS:
-        raise ValueError(
-            f"{len(admitted)} sites with {q} weights each send matrices of {q}×{q} numbers: train a smaller network."
-        )
-    feed = Sites.of(list(admitted.values()), round(missing * len(admitted)))
-    method = ExactRounds(problem, len(admitted))
-    carry = engine.start(method, params, feed, jax.random.key(0) if key is None else key, until=end)
-    run = engine.run(method, Objective(feed.sample(0)), until=end)
+    absent, rows = round(missing * len(admitted)), list(admitted.values())
+    method = _method(problem, params, len(admitted), scheme, local)
+    if isinstance(method, LocalRounds):
+        feed, until = LocalSites.of(rows, method.batch_size, absent), None
+    else:
+        feed, until = Sites.of(rows, absent), end
+    carry = engine.start(method, params, feed, jax.random.key(0) if key is None else key, until=until)
+    run = engine.run(method, Objective(feed.sample(0)), until=until)
     history: dict[str, list[float]] = {}
     done, status = 0, "steps"
     for part in engine.drive(run, carry, feed, list(range(1, rounds + 1))):
@@ -96,3 +149,39 @@ def simulate(
             )
     arrays = {name: np.asarray(values) for name, values in history.items()}
     return Result(engine.solution(method, carry.state), arrays, carry.state, done, status)
+
+
+def client_app(
+    problem: Problem,
+    params: PyTree,
+    load: Callable[[Any], Any],
+    *,
+    scheme: str = "exact",
+    local: Local | None = None,
+) -> Any:
+    """A site on Flower: a flwr ClientApp. Needs pip install 'scax[federated]'.
+
+    load    function of Flower's context that gives the rows of the site, (x, y) or (x, y, weight); they do not leave it
+    params  any parameters of the network: shapes and dtypes count, and what is frozen; weights come from the server
+
+        app = scax.federated.client_app(problem, params, lambda context: read(context.node_config["file"]))
+    """
+    from .cluster.flower import make_client_app
+
+    return make_client_app(_method(problem, params, 1, scheme, local), params, load)
+
+
+def strategy(problem: Problem, params: PyTree, sites: int, *, scheme: str = "exact", local: Local | None = None) -> Any:
+    """The server on Flower: a flwr Strategy for so many sites. Needs pip install 'scax[federated]'.
+
+    Start it as any other, from its own arrays; then `params` are the trained weights, `history` has an entry per round.
+    A site whose sums cannot be right is named in a warning and left out; one that does not answer in an exact round is
+    spoken for by its last model.
+
+        rounds = scax.federated.strategy(problem, params, sites=10)
+        rounds.start(grid=grid, initial_arrays=rounds.arrays, num_rounds=15)
+    """
+    from .cluster.flower import make_strategy
+
+    checks.whole_number("sites", sites, 1)
+    return make_strategy(_method(problem, params, sites, scheme, local), params)

@@ -10,7 +10,7 @@ from .problem import Problem
 from .rules.acceptance import Acceptance, AcceptanceRule, Descent, EveryFinite
 from .rules.base import Rule
 from .rules.clock import Progress, StepCount
-from .rules.curvature_memory import as_metric
+from .rules.curvature_memory import FullMatrix, LowRank, as_metric
 from .rules.damping import DAMPING, Fixed, GainRatio, Relative, as_damping
 from .rules.iterate_average import IterateAverage
 from .rules.rules import Rules
@@ -61,7 +61,9 @@ def _check_combination(sca: "SCA") -> None:
         raise ValueError(f"curvature={sca.curvature}: {reason}; leave curvature= out.")
     if sca.averaging is not None:
         warn_about_convergence(STEP_SIZE if sca.step_size is None else sca.step_size, sca.averaging)
-    if sca.metric is not None and not sca.metric.automatic:
+    if isinstance(sca.metric, FullMatrix) and (reason := _cannot_keep_matrix(sca)):
+        raise ValueError(f"metric='full': {reason}.")
+    if sca.metric is not None and not (isinstance(sca.metric, LowRank) and sca.metric.automatic):
         if sca.surrogate == "full":
             raise ValueError(
                 "metric: surrogate='full' has no rows left that others could stand beside: leave metric= out."
@@ -79,6 +81,18 @@ def _check_combination(sca: "SCA") -> None:
             "damping is 0 and the regularizer has no ridge: the surrogate has no unique minimizer. "
             "Give damping > 0, or add L2(strength) to the regularizer."
         )
+
+
+def _cannot_keep_matrix(sca: "SCA") -> str | None:
+    """Why a matrix of past curvature cannot stand in the problem of a step, None where it can."""
+    if not sca.problem.regularizer.is_smooth:
+        return f"{type(sca.problem.regularizer).__name__} is not smooth: use scax.L2, or leave metric= out"
+    if sca.problem.manifold is not None:
+        return "the manifold penalty has no place beside it: leave metric= out"
+    for name in ("parallel", "averaging", "carry"):
+        if getattr(sca, name) is not None:
+            return f"it takes the place of {name}=: leave one of them out"
+    return "its steps need the exact Hessian: leave curvature= out" if isinstance(sca.curvature, int) else None
 
 
 def _check_curvature(value: Any) -> str | int:
@@ -123,11 +137,16 @@ def active_rules(sca: "SCA") -> Rules:
     if sca.all_rows:
         step_size, carry, damping = Constant(1.0), None, GainRatio()
         acceptance, clock = Descent(), StepCount()
+    elif isinstance(sca.metric, FullMatrix):
+        step_size, carry, damping = Constant(1.0), None, GainRatio()
+        acceptance, clock = Descent(), Progress(free_steps=10.0)
     else:
         step_size, carry, damping = STEP_SIZE, CARRY, DAMPING[sca.surrogate]
         acceptance, clock = Acceptance(), Progress() if sca.surrogate == "partial" else StepCount()
     damping, carry, memory = given(sca.damping, damping), given(sca.carry, carry), sca.metric
-    if memory is not None and memory.automatic:
+    if isinstance(memory, FullMatrix) and sca.all_rows:
+        memory = None  # no row is missing
+    if isinstance(memory, LowRank) and memory.automatic:
         plain = sca.blocks is None and sca.surrogate == "partial" and sca.problem.regularizer.is_smooth
         memory = memory if plain and isinstance(damping, Relative) else None
     return Rules(

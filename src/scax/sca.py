@@ -16,18 +16,24 @@ from jaxtyping import Array, Float, PyTree
 
 from . import checks, rules
 from ._struct import Number, static, struct
-from .linearize.network import Directions, NetworkFunction
+from .linearize.network import NetworkFunction
 from .options import active_curvature, active_rules, resolve_options
 from .problem import Problem
 from .rules.acceptance import Trial
 from .rules.base import Outcome, Reading, Rule, Seen
-from .rules.curvature_memory import AUTOMATIC, LowRank
+from .rules.curvature_memory import AUTOMATIC, LARGEST_MATRIX, CurvatureMatrix, CurvatureMemory, FullMatrix, LowRank
 from .sharding import Blocks, Parallel, Serial, solve_in_blocks
 from .solvers import Auto, Solver
 from .solvers.plan import plan_step
 from .state import Info, State
-from .surrogate import LinearizedBatch, LinearSurrogate, Surrogate, build_linear_surrogate, build_surrogate
-from .surrogate.sampled import at_rest, step_key
+from .surrogate import (
+    AnySurrogate,
+    LinearizedBatch,
+    build_linear_surrogate,
+    build_quadratic_surrogate,
+    build_surrogate,
+)
+from .surrogate.sampled import step_key
 
 
 @struct
@@ -40,7 +46,9 @@ class SCA:
     averaging   ρ_n: likewise; 1, the default, keeps no memory of past gradients
     damping     τ: a number fixes it, a Rule adapts it; None, the default, is the rule that suits the surrogate
     metric      the shape of the proximal term: None for τ‖·‖²; "low-rank" (or a LowRank) remembers in which directions
-                past batches curved; "auto" does so for up to 1000 weights, smooth penalties and a `Relative` damping
+                past batches curved; "full" (or a rules.FullMatrix) all of past curvature, a Q×Q matrix, with rules for
+                residuals without noise (`train` takes it where all points are drawn anew); "auto" is "low-rank" for
+                up to 1000 weights, smooth penalties and a `Relative` damping
     carry       β_n: how much of the previous displacement the proximal center carries on, a number or a function of
                 the step; None approaches 1 with the clock's time; 0 is the paper
     mean_power  the solution averages the iterates with weights growing like n^mean_power; None: the last iterate
@@ -51,7 +59,7 @@ class SCA:
     acceptance  True, False (every finite step is taken), or an Acceptance with its own bounds
     curvature   how much of the loss's Hessian each row brings into the system: "exact"; r, a whole number: r random
                 directions per row with the same mean, the gradient exact, L·r equations in place of L·K; "auto", the
-                default: exact where L·K is small, one direction where it is not
+                default: one direction where that makes the step clearly cheaper, exact where it does not
     all_rows    whether every batch holds all rows: what is left out is then Levenberg–Marquardt's (α = 1, β = 0, τ by
                 the gain ratio, the last iterate), and `info.status` says when nothing is left to gain; `train` sets it
 
@@ -71,7 +79,7 @@ class SCA:
     step_size: Any = None
     averaging: Any = None
     damping: Rule | Any = None
-    metric: LowRank | Any = AUTOMATIC
+    metric: LowRank | FullMatrix | Any = AUTOMATIC
     carry: Any = None
     mean_power: Number | None = 8.0
     surrogate: str = static(default="partial")
@@ -113,6 +121,17 @@ class SCA:
             return self
         return dataclasses.replace(self, all_rows=True)
 
+    def on_fresh_points(self, params: PyTree) -> "SCA":
+        """The same method for points that are drawn anew at every step; itself where parts were chosen that a matrix of
+        past curvature cannot stand beside, or where that is large."""
+        others = (self.blocks, self.parallel, self.averaging, self.carry, self.step_size, self.damping, self.clock)
+        is_plain = all(part is None for part in others) and isinstance(self.solver, Auto)
+        is_plain = is_plain and isinstance(self.metric, LowRank) and self.metric.automatic
+        fits = self.problem.layout(params).size <= LARGEST_MATRIX
+        if not (is_plain and fits and self.surrogate == "partial" and self.problem.regularizer.is_smooth):
+            return self
+        return dataclasses.replace(self, metric=FullMatrix())
+
     def step(self, state: State, batch: Any) -> tuple[State, Info]:
         """One iteration on a mini-batch (x, y), (x, y, weight) or Batch. Pure; compiled once per batch shape."""
         if not isinstance(state, State):
@@ -145,7 +164,8 @@ class SCA:
             NetworkFunction(self.problem, state.layout, state.frozen),
             state.w,
             jnp.asarray(x) if rows is None else jax.tree.map(jnp.asarray, rows.x),
-            memory_rows=0 if state.rules.memory is None else state.rules.memory.squares.shape[0],
+            memory_rows=_memory_rows(state),
+            whole_memory=isinstance(state.rules.memory, CurvatureMatrix),
             blocks=blocks,
             full=self.surrogate == "full",
             curvature=active_curvature(self),
@@ -178,13 +198,19 @@ def _iterate(sca: SCA, state: State, batch: Any) -> tuple[State, Info]:
     solution = solve_in_blocks(solver, surrogate, sca.blocks, state.blocks, n, sca.parallel or Serial())
     δ = solution.delta
 
+    # what the batch says of w_n, which was not fitted to it, and of the averaged iterate
+    alarm, mean, at_mean = active.acceptance.alarm(state.rules.acceptance, seen), state.mean, None
+    average, so_far = active.iterate_average, remembered.iterate_average
+    if mean is not None and average is not None and so_far is not None:
+        mean, at_mean, judged = average.judge(so_far, mean, w, seen, proposal.clock, alarm, here.objective_at)
+        remembered = dataclasses.replace(remembered, iterate_average=judged)
+
     # the step, if it is one to take
-    w_new, mean = w + α * δ, state.mean
+    w_new = w + α * δ
     step_norm = α * jnp.linalg.norm(δ)
     after, predicted = partial(here.objective_at, w_new), partial(here.predicted_at, w_new)
-    average = None if mean is None else partial(here.objective_at, mean)
-    trial = Trial(solution.status, solution.optimality, step_norm, jnp.linalg.norm(w), after, predicted, average)
-    (accepted, restored, alarm, status), acceptance = active.acceptance.decide(state.rules.acceptance, seen, trial)
+    trial = Trial(solution.status, solution.optimality, step_norm, jnp.linalg.norm(w), after, predicted, at_mean)
+    (accepted, restored, status), acceptance = active.acceptance.decide(state.rules.acceptance, seen, trial)
     w_next = jnp.where(accepted, w_new, w if mean is None else jnp.where(restored, mean, w))
 
     # what the next step needs
@@ -195,10 +221,6 @@ def _iterate(sca: SCA, state: State, batch: Any) -> tuple[State, Info]:
     memory = state.memory
     if memory is not None:
         memory = _if_finite((1 - ρ) * memory + ρ * here.gradient(), memory)
-    average, so_far = active.iterate_average, remembered.iterate_average
-    if mean is not None and average is not None and so_far is not None:
-        mean, judged = average.judge(so_far, mean, w, seen, proposal.clock, alarm, here.objective_at)
-        remembered = dataclasses.replace(remembered, iterate_average=judged)
     following = dataclasses.replace(
         state,
         w=w_next,
@@ -228,7 +250,7 @@ def _iterate(sca: SCA, state: State, batch: Any) -> tuple[State, Info]:
     return following, info
 
 
-def convex_problem(sca: SCA, state: State, batch: Any) -> tuple[Surrogate | LinearSurrogate, Solver]:
+def convex_problem(sca: SCA, state: State, batch: Any) -> tuple[AnySurrogate, Solver]:
     """The convex problem of the next step on a batch, and the solver that it gets."""
     here, solver = _linearize(sca, state, sca.problem.ready(state.params, batch))
     here, remembered = _weigh(here, active_rules(sca), state)
@@ -236,8 +258,10 @@ def convex_problem(sca: SCA, state: State, batch: Any) -> tuple[Surrogate | Line
     return _build(sca, state, here, proposal), solver
 
 
-def _build(sca: SCA, state: State, here: LinearizedBatch, proposal: rules.Proposal) -> Surrogate | LinearSurrogate:
-    build = build_linear_surrogate if sca.surrogate == "full" else build_surrogate
+def _build(sca: SCA, state: State, here: LinearizedBatch, proposal: rules.Proposal) -> AnySurrogate:
+    build: Any = build_linear_surrogate if sca.surrogate == "full" else build_surrogate
+    if isinstance(proposal.memory, CurvatureMatrix):
+        build = build_quadratic_surrogate
     return build(here, proposal, state.memory, state.carried)
 
 
@@ -252,25 +276,30 @@ def _linearize(sca: SCA, state: State, batch: Any) -> tuple[LinearizedBatch, Sol
         w,
         rows,
         batch.size + (0 if pairs is None else pairs.left.shape[0]),
-        memory_rows=0 if state.rules.memory is None else state.rules.memory.squares.shape[0],
+        memory_rows=_memory_rows(state),
+        whole_memory=isinstance(state.rules.memory, CurvatureMatrix),
         block_width=None if state.blocks is None else state.blocks.index.shape[1],
         own_batches=sca.blocks is not None and sca.blocks.own_batch,
         full=sca.surrogate == "full",
         curvature=active_curvature(sca),
     )
     outputs_at = lambda w: devices.outputs(network, w, rows)
+    make = partial(LinearizedBatch.of, problem, w, batch, pairs, outputs_at=outputs_at)
     if plan.directions is None:
-        lin = devices.linearize(network, w, rows, plan)
-        return LinearizedBatch.of(problem, w, batch, pairs, lin, outputs_at), plan.solver
+        return make(devices.linearize(network, w, rows, plan)), plan.solver
 
-    def sample(z, y):
-        assert plan.directions is not None
-        directions = problem.loss.directions(z, y, step_key(state.count), plan.directions)
-        return at_rest(devices.linearize(Directions.of(network), w, (rows, directions), plan))
+    def directions(z):
+        y = problem.targets(batch, z.shape[1], z.dtype)
+        return problem.loss.directions(z, y, step_key(state.count), plan.directions)
 
-    return LinearizedBatch.of(
-        problem, w, batch, pairs, devices.passes(network, w, rows), outputs_at, sample
-    ), plan.solver
+    whole, lin = devices.sample(network, w, rows, plan, directions)
+    return make(whole, sampled=lin), plan.solver
+
+
+def _memory_rows(state: State) -> int:
+    """Rows of past curvature that stand beside the batch's."""
+    memory = state.rules.memory
+    return memory.squares.shape[0] if isinstance(memory, CurvatureMemory) else 0
 
 
 def _weigh(here: LinearizedBatch, active: rules.Rules, state: State) -> tuple[LinearizedBatch, rules.RuleStates]:
@@ -294,6 +323,7 @@ def _look(here: LinearizedBatch, state: State) -> Seen:
         weighted_rows=lambda few: here.weighted_rows(few, n),
         along=lambda: here.along(state.carried),
         clock=Reading.of_step(n, here.w.dtype),
+        gauss_newton=here.gauss_newton,
         term_curvatures=lambda: here.term_curvatures(n),
     )
 
@@ -318,10 +348,10 @@ def check_sca(value: Any) -> None:
 
 def _check_memory(sca: SCA, state: State) -> None:
     """Refuse a state made with another curvature memory."""
-    memory = active_rules(sca).memory
-    expected = 0 if memory is None else memory.row_count(state.w.shape[-1])
-    rows = 0 if state.rules.memory is None else state.rules.memory.squares.shape[-1]
-    if rows != expected:
+    memory, own = active_rules(sca).memory, state.rules.memory
+    expected = memory.row_count(state.w.shape[-1]) if isinstance(memory, LowRank) else 0
+    rows = _memory_rows(state)
+    if rows != expected or isinstance(memory, FullMatrix) != isinstance(own, CurvatureMatrix):
         raise ValueError(
             f"state remembers {rows or 'no'} rows of past batches, and this SCA {expected or 'none'}: make the state "
             "with this SCA's init, or give it the metric= that the state was made with."

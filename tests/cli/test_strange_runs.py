@@ -82,6 +82,9 @@ def test_a_network_of_another_size_is_refused_before_it_takes_memory(copies, ref
         ("drop = " + "[" * 5000, "nested too deeply"),
         (f"{'k' * 9000} = 3", "there is no option"),
         ("table = 'a\\u0000b'", "table"),
+        (f"keep = '{'n' * 5000}'", "choose best or last"),
+        (f"strength = '{'n' * 5000}'", "only auto is left"),
+        (f"encoding = '{'x' * 5000}'", "use utf-8"),
     ],
 )
 def test_a_damaged_config(copies, refused, line, word):

@@ -51,8 +51,9 @@ def test_run_folder(run, scax):
     assert scax("report", "run").code == 0
     page = Path("run/report.html").read_text()
     assert "Predicted against true" in page
-    assert page.count("<figure") == 5  # both losses share one, and none is drawn against seconds as well
+    assert page.count("<figure") == 7  # both losses share one, and none is drawn against seconds as well
     assert "Errors against predictions" in page
+    assert "Coverage of intervals" in page
     assert "linear model" in page
     assert "Weights in use" not in page
 
@@ -79,6 +80,16 @@ def test_predictions(run, scax):
     assert outcome.code == 0
     assert "'extra'" in outcome.err
     np.testing.assert_array_equal(polars.read_csv("q.csv")["price"].to_numpy(), found)
+
+
+def test_predictions_with_bounds(run, scax, refused):
+    scax("predict", "run", "t.csv", "--interval", "0.9", "-o", "p.csv")
+    table = polars.read_csv("p.csv")
+    assert table.columns == ["price", "lower", "upper"]
+    assert (table["lower"] < table["price"]).all()
+    assert (table["price"] < table["upper"]).all()
+    assert "between 0 and 1" in refused("predict", "run", "t.csv", "--interval", "95")
+    assert "--interval 0.95" in refused("predict", "run", "t.csv", "--calibrated")
 
 
 def test_predictions_keep_columns_as_they_stand(run, scax, refused):

@@ -9,6 +9,7 @@ import pytest
 
 import scax
 from scax.cluster.exact import ExactRounds
+from scax.cluster.local import LocalSites, site_update
 from scax.cluster.sites import Sites
 from scax.cluster.statistics import Statistics, numbers_sent, refuse_statistics, site_statistics
 from scax.linearize.network import NetworkFunction
@@ -168,3 +169,41 @@ def test_problems_whose_rows_do_not_add_up_are_refused():
     for problem, told in ((dataclasses.replace(PROBLEM, manifold=graph), "neighbors"), (terms, "without terms")):
         with pytest.raises(ValueError, match=told):
             scax.federated.simulate(problem, start(np.float32), [(x, y)])
+
+
+def test_a_local_round_is_the_mean_of_what_sites_make_of_the_weights():
+    x, y = rows(np.float32)
+    batches = [scax.Batch(*site) for site in unlike_sites(x, y)[:3]]
+    method, feed = scax.federated.Local(steps=3, batch_size=8).rounds(PROBLEM, 3), LocalSites.of(batches, 8)
+    state = method.init(start(np.float32))
+    batch = feed.batch(jnp.ones((1, 3), bool), 0)
+    key = lambda site: jax.random.fold_in(jax.random.fold_in(jax.random.key(0), 0), site)
+    own = lambda site: jax.tree.map(lambda leaf: leaf[site], batch.rows)
+    sent = [site_update(method.local, state.layout, (), state.w, own(site), 3, key(site)) for site in range(3)]
+    assert [float(one.rows) for one in sent] == [5, 35, 30]
+    following, info = jax.jit(method.step)(state, batch)
+    mean = sum(one.rows * one.delta for one in sent) / 70
+    assert np.linalg.norm(mean) > 0.1
+    np.testing.assert_allclose(following.w - state.w, mean, atol=2e-5)
+    assert int(info.records["bytes_up"]) == 3 * 4 * (state.layout.size + 2)
+    # a second site that sends what is not a number is left out of the mean
+    batches[1] = scax.Batch(batches[1].x, batches[1].y * np.float32(1e38))
+    without, info = jax.jit(method.step)(state, LocalSites.of(batches, 8).batch(jnp.ones((1, 3), bool), 0))
+    assert int(info.records["left_out"]) == 1
+    assert list(without.refused) == [0, 1, 0]
+    mean = (sent[0].rows * sent[0].delta + sent[2].rows * sent[2].delta) / 35
+    np.testing.assert_allclose(without.w - state.w, mean, atol=2e-5)
+    assert {leaf.shape for leaf in jax.tree.leaves(sent[0])} == {(), (state.layout.size,)}  # and no rows
+
+
+def test_local_rounds_with_missing_sites_lower_the_objective_and_carry_their_step():
+    x, y = rows(np.float32)
+    local = scax.federated.Local(steps=4, batch_size=16)
+    run = lambda **how: scax.federated.simulate(
+        PROBLEM, start(np.float32), unlike_sites(x, y), rounds=15, scheme="local", missing=0.2, **how
+    )
+    carried = run(local=local)
+    assert np.all(carried.history["answered"] == 8)
+    assert carried.history["objective"][-1] < 0.5 * carried.history["objective"][0]
+    plain = run(local=dataclasses.replace(local, carry=0.0))
+    assert np.linalg.norm(flat(plain.params) - flat(carried.params)) > 1e-2

@@ -11,7 +11,7 @@ import pytest
 import scax
 from scax.models import mlp
 from scax.storage import FileError, model
-from scax.storage.network import ACTIVATIONS
+from scax.storage.network import ACTIVATIONS, SLOPES, jacobian
 from scax.tables import Preprocess, TableError, Tally
 
 
@@ -34,6 +34,42 @@ def test_outputs_agree_with_jax(tmp_path, dtype):
         wanted = jax.jit(net.apply)(jax.tree.map(jnp.asarray, params), jnp.asarray(x))
         eps = np.finfo(dtype).eps
         np.testing.assert_allclose(found, wanted, rtol=100 * eps, atol=100 * eps, err_msg=activation)
+
+
+def test_the_jacobian_in_numpy_is_that_of_jax(x64):
+    rng = np.random.default_rng(0)
+    layers = [(rng.normal(size=shape), rng.normal(size=shape[1])) for shape in ((3, 5), (5, 4), (4, 2))]
+    params = [{"weight": jnp.asarray(w), "bias": jnp.asarray(b)} for w, b in layers]
+    x = rng.normal(size=(6, 3))
+    net = scax.MLP((3, 5, 4, 2), output="sigmoid")
+    _, found = jacobian(layers, "tanh", "sigmoid", x)
+    tree = jax.jit(jax.jacobian(net.apply))(params, x)
+    wanted = np.concatenate([np.reshape(leaf, (6, 2, -1)) for leaf in jax.tree.leaves(tree)], axis=2)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(jacobian(layers, "tanh", "sigmoid", x, last=True)[1], found[:, :, -10:])
+    at = np.linspace(-3, 3, 8)
+    slopes = jax.jit(lambda a: {name: jax.vmap(jax.grad(f))(a) for name, f in mlp.ACTIVATIONS.items()})(at)
+    for name, wanted in slopes.items():
+        np.testing.assert_allclose(SLOPES[name](at), wanted, rtol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("rows", [30, 8])
+def test_error_bars_are_saved_with_the_model(tmp_path, rows):
+    rng = np.random.default_rng(0)
+    net = scax.MLP((2, 4, 1))
+    x, y = rng.normal(size=(rows, 2)), rng.normal(size=rows)
+    problem = scax.Problem(net.apply, scax.Squared(), scax.L2(0.1))
+    params = scax.train(scax.SCA(problem), net.init(jax.random.key(0)), (x, y), steps=60, batch_size=None).params
+    post = scax.posterior(problem, params, (x, y))
+    scax.save(tmp_path / "m", net, params, posterior=post)
+    back = scax.load(tmp_path / "m")
+    np.testing.assert_allclose(back.predict_interval(x, 0.8), post.predict_interval(x, 0.8), rtol=1e-4)
+    np.testing.assert_allclose(back.predict_std(x), post.predict(x, noise=True)[1][:, 0], rtol=1e-5)
+    model.write_model(tmp_path / "n", back)
+    assert (tmp_path / "n").read_bytes() == (tmp_path / "m").read_bytes()
+    scax.save(tmp_path / "p", net, params)
+    with pytest.raises(ValueError, match="no error bars"):
+        scax.load(tmp_path / "p").predict_interval(x)
 
 
 def test_weights_come_back_to_the_bit_and_train_on(tmp_path):

@@ -37,17 +37,6 @@ def test_directions_are_drawn_from_them():
     assert not np.allclose(drawn[:, 0], drawn[:, 1])
 
 
-def test_drawn_labels_have_the_hessian_as_mean():
-    z = jax.random.normal(KEY, (1, 3))
-    p = jax.nn.softmax(z)[0]
-    c = jnp.eye(3) - p
-    np.testing.assert_allclose(jnp.einsum("a,ak,al->kl", p, c, c), jnp.diag(p) - jnp.outer(p, p), atol=1e-6)
-    drawn = scax.Softmax().directions(jnp.repeat(z, 4000, 0), jnp.zeros((4000, 3)), KEY, 1)[:, 0]
-    assert {int(i) for i in jnp.argmax(drawn, 1)} == {0, 1, 2}
-    np.testing.assert_allclose(drawn, c[jnp.argmax(drawn, 1)], atol=1e-6)
-    np.testing.assert_allclose(drawn.T @ drawn / 4000, jnp.diag(p) - jnp.outer(p, p), atol=0.02)
-
-
 def test_the_mean_surrogate_and_trace_are_the_exact_ones(monkeypatch):
     """One row, all eight draws of signs: the mean is the second-order model of the exact surrogate."""
     sca = scax.SCA(scax.Problem(NET.apply, scax.Logistic(), scax.L2(1e-2)), curvature=1, damping=0.1, metric=None)

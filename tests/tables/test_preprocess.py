@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from scax.tables import Preprocess, Split, TableError, Tally, survey
+from scax.tables.encode import BINS, Encoding
 
 N = 500
 
@@ -142,3 +143,21 @@ def test_booleans_in_any_writing():
     forms = ["TRUE", "False", 1, 0.0, True, "yes", "N", " true ", None]
     x = pre.transform({"f": np.array(forms, object)})
     np.testing.assert_array_equal(x[:8, 0], [1, 0, 1, 0, 1, 1, 0, 1])
+
+
+def test_numbers_in_bins_are_encoded_as_estimators_do():
+    """Through JSON, too; missing values have the last feature."""
+    table = _table()
+    pre = Preprocess.from_json(Preprocess.fit(table, "y", numbers="bins").to_json())
+    x, size = pre.transform(table), table["size"][:, None]
+    found = Encoding.of(size, np.ones(N), "bins")
+    column = next(c for c in pre.schema.used if c.name == "size")
+    at = pre.schema.features.index("size")
+    assert column.width == found.widths[0] == 1 + BINS + 1
+    there = ~np.isnan(size[:, 0])
+    np.testing.assert_allclose(x[there, at : at + column.width], found.apply(size)[there], atol=1e-5)
+    assert (x[~there, at + column.width - 1] == 1).all()
+    assert len(pre.schema.features) == pre.schema.width == x.shape[1]
+    assert Preprocess.fit(table, "y", numbers="auto").schema.width < x.shape[1]  # few rows
+    with pytest.raises(TableError, match="numbers='deep'"):
+        Preprocess.fit(table, "y", numbers="deep")

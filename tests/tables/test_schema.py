@@ -121,6 +121,7 @@ def test_json_round_trip_and_refusals():
         {"version": 1},
         pre.schema.to_json() | {"target": {}},
         pre.schema.to_json() | {"columns": 3},
+        pre.schema.to_json() | {"version": 10**400},
     ):
         with pytest.raises(TableError, match=r"The schema is damaged: .*: write it again"):
             Schema.from_json(broken)

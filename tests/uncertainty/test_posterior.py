@@ -8,6 +8,8 @@ from sklearn.linear_model import BayesianRidge
 import scax
 from scax import posterior
 
+from ..cases import LOSSES
+
 RANDOM = np.random.default_rng(0)
 X = RANDOM.uniform(-1, 1, (30, 2))
 Y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * RANDOM.standard_normal(30)
@@ -101,7 +103,7 @@ def test_probabilities_of_several_classes_are_softer_and_sum_to_one():
     post = posterior(problem, params, (x, labels))
     p = post.predict_proba(x)
     np.testing.assert_allclose(p.sum(1), 1)
-    z = post.sharpness * post.predict(x)[0]
+    z = post.calibration[0] * post.predict(x)[0]
     plain = np.exp(z - z.max(1, keepdims=True))
     assert np.mean(p.max(1)) < np.mean((plain / plain.sum(1, keepdims=True)).max(1))
 
@@ -134,3 +136,33 @@ def test_intervals_cover_and_bad_input_is_a_sentence(trained):
     terms = scax.Problem({"pde": scax.Term(NET.apply), "edge": scax.Term(NET.apply)})
     with pytest.raises(ValueError, match="the terms pde, edge"):
         posterior(terms, params, {"pde": X, "edge": X})
+
+
+def outputs_of(params, x):
+    return np.tanh(1.0) * x @ params["w"] + params["b"]
+
+
+@pytest.mark.parametrize("name", ["logistic", "softmax", "huber", "poisson", "squared"])
+def test_weight_and_sample_space_agree_for_every_loss_with_frozen_weights(name):
+    case = LOSSES[name]
+    y = case.draw(0, 30, 3)
+    params = {"w": RANDOM.standard_normal((2, 3)), "b": np.zeros(3)}
+    trainable = {"w": True, "b": False}
+    problem = scax.Problem(outputs_of, case.loss, scax.L2(0.1), trainable=trainable)
+    with pytest.warns(UserWarning, match="not at a minimum"):
+        one, other = (posterior(problem, params, (X, y), form=form) for form in ("weight-space", "sample-space"))
+    assert len(one.jacobian.support) == 6  # b is frozen
+    for a, b in zip(one.predict(X), other.predict(X), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8)
+    np.testing.assert_allclose(one.effective_weights, other.effective_weights, rtol=1e-8)
+    np.testing.assert_allclose(one.evidence, other.evidence, rtol=1e-8)
+    np.testing.assert_allclose(one.leave_one_out(), other.leave_one_out(), rtol=1e-6, atol=1e-9)
+
+
+def test_the_last_layer_alone_is_regression_on_its_inputs(trained):
+    problem, params = trained
+    post = posterior(problem, params, (X, Y), form="last-layer")
+    hidden = np.column_stack([np.ones(30), np.tanh(X @ params[0]["weight"] + params[0]["bias"])])
+    a = hidden.T @ hidden + 30 * float(problem.regularizer.ridge) / 2 * np.eye(6)
+    variance = post.noise**2 * np.einsum("nq,qn->n", hidden, np.linalg.solve(a, hidden.T))
+    np.testing.assert_allclose(post.predict(X)[1][:, 0] ** 2, variance, rtol=1e-6)

@@ -18,12 +18,13 @@ def _read(context: Any, path: Path | None) -> Path | None:
 
 def _as_flag(path: Path, name: str, option: Any, value: Any) -> Any:
     """A value of the file as a flag would give it: lists are separated by commas on the command line."""
+    from .._text import quoted
     from ..storage.run_folder import RunFolderError
 
     switch = getattr(option, "is_flag", False)
     if isinstance(value, dict) or isinstance(value, bool) != switch:
         wanted = "true or false" if switch else "a text, a number or a list"
-        raise RunFolderError(f"{path}: {name} is {value!r}, and must be {wanted}.")
+        raise RunFolderError(f"{path}: {name} is {quoted(value)}, and must be {wanted}.")
     return ",".join(map(str, value)) if isinstance(value, list) else value
 
 

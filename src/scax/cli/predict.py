@@ -27,6 +27,15 @@ def predict(
         typer.Option("--output", "-o", help="Where to write: .csv, .csv.gz or .parquet.", show_default="the terminal"),
     ] = None,
     keep: Annotated[str, typer.Option(help="Columns of the table to carry over, separated by commas.")] = "",
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            help="Also write bounds that hold this share of the true values, such as 0.95.", show_default="none"
+        ),
+    ] = None,
+    calibrated: Annotated[
+        bool, typer.Option("--calibrated", help="Probabilities corrected by the model's error bars.")
+    ] = False,
     encoding: Annotated[str, typer.Option(help="Of a CSV file: utf-8, latin-1, cp1252.")] = "utf-8",
     header: Annotated[bool, typer.Option(help="Whether the first line of a CSV file names the columns.")] = True,
 ) -> None:
@@ -45,9 +54,10 @@ def predict(
             f"{model_file(run)} was saved without preprocessing, so it takes arrays and not tables: in Python, "
             "scax.load(file).predict(x), or save it with preprocess=."
         )
+    _check_bars(model, run, interval, calibrated)
     tally, rows = Tally(), open_table(table, header=header, encoding=encoding)
     columns = _kept(rows, names("keep", keep)) if keep else {}
-    for name, values in _columns(model, rows, tally).items():
+    for name, values in _columns(model, rows, tally, interval, calibrated).items():
         columns[_free(name, columns)] = values
     for sentence in tally.sentences():
         say(f"scax: warning: {sentence}", to_stderr=True)
@@ -88,12 +98,29 @@ def _kept(table: Any, wanted: list[str]) -> dict[str, Any]:
     return {name: polars.concat(part) for name, part in zip(wanted, zip(*parts, strict=True), strict=False)}
 
 
-def _columns(model: Any, table: Any, tally: Any) -> dict[str, Any]:
-    """Name → values: the prediction under the target's name, then a probability per class."""
+def _check_bars(model: Any, run: Path, interval: float | None, calibrated: bool) -> None:
+    """Refuse what the model's error bars cannot answer."""
+    if interval is not None and not 0 < interval < 1:
+        raise UserError(f"--interval is {interval:g}: give a share between 0 and 1, such as 0.95.")
+    if interval is not None and model.classes:
+        raise UserError(f"--interval is for numbers, and {run} predicts classes: use --calibrated.")
+    if calibrated and not model.classes:
+        raise UserError(f"--calibrated is for classes, and {run} predicts numbers: use --interval 0.95.")
+    if (interval is not None or calibrated) and model.error_bars is None:
+        raise UserError(f"{model_file(run)} has no error bars: train again with this version of scax.")
+
+
+def _columns(model: Any, table: Any, tally: Any, interval: float | None, calibrated: bool) -> dict[str, Any]:
+    """Name → values: the prediction under the target's name, then its bounds, or a probability per class."""
     name = model.preprocess.schema.target.name
     if not model.classes:
-        return {name: model.predict(table, tally)}
-    p = model.predict_proba(table, tally)
+        columns = {name: model.predict(table, tally)}
+        if interval is not None:
+            bounds = model.predict_interval(table, interval)
+            columns[_free("lower", columns)] = bounds[:, 0]
+            columns[_free("upper", columns)] = bounds[:, 1]
+        return columns
+    p = model.predict_proba(table, tally, calibrated=calibrated)
     labels = [model.classes[i] for i in p.argmax(axis=1)]
     columns = {name: labels}
     for i, c in enumerate(model.classes):

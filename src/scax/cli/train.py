@@ -9,7 +9,8 @@ import typer
 from . import interrupts
 from .config import Config
 from .errors import UserError
-from .options import absurd, names, numbers
+from .options import absurd, names
+from .options import numbers as widths
 
 Json = Annotated[bool, typer.Option("--json", help="Print each record and the outcome as lines of JSON.")]
 Tensorboard = Annotated[
@@ -52,11 +53,18 @@ def train(
     drop: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.")] = "",
     category: Annotated[str, typer.Option(help="Columns of numbers to take as categories.")] = "",
     max_levels: Annotated[int, typer.Option(help="Different values that a category may have.")] = 100,
-    hidden: Annotated[str, typer.Option(help="Widths of the hidden layers.")] = "16,16",
-    activation: Annotated[str, typer.Option(help="tanh, relu, gelu, silu, elu, softplus or sigmoid.")] = "tanh",
+    numbers: Annotated[
+        str, typer.Option(help="How numbers enter: standard, clipped, bins, or auto: bins for many rows.")
+    ] = "auto",
+    hidden: Annotated[str, typer.Option(help="Widths of the hidden layers, or auto.")] = "auto",
+    activation: Annotated[
+        str, typer.Option(help="tanh, relu, gelu, silu, elu, softplus or sigmoid, or auto.")
+    ] = "auto",
     l2: Annotated[
         float | None,
-        typer.Option(help="Strength of the L2 penalty.", show_default="0.01, or 0 beside --penalty"),
+        typer.Option(
+            help="Strength of the L2 penalty.", show_default="found on rows held out; 0.01 for few rows or zeros"
+        ),
     ] = None,
     l1: Annotated[float, typer.Option(help="Strength of the L1 penalty.")] = 0.0,
     log: Annotated[
@@ -67,8 +75,8 @@ def train(
     strength: Annotated[
         str, typer.Option(help="Its strength: a number, or auto (not l2): found on rows held out.")
     ] = "",
-    steps: Annotated[int, typer.Option(help="Iterations.")] = 2000,
-    batch_size: Annotated[int, typer.Option(help="Rows in a mini-batch.")] = 32,
+    steps: Annotated[int | None, typer.Option(help="Iterations.", show_default="by the number of rows")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Rows in a mini-batch.", show_default="64, or 32")] = None,
     validation: Annotated[float, typer.Option(help="Share of the rows held out to choose by.")] = 0.2,
     test: Annotated[float, typer.Option(help="Share of the rows held out for the score alone.")] = 0.1,
     keep: Annotated[str, typer.Option(help="The model: the best on the rows held out, or the last.")] = "best",
@@ -96,19 +104,25 @@ def train(
     known = named(table)
     if target is None and known.target is None:
         raise UserError(f"{table}: which column is to be predicted? Give --target.")
-    given = target is None or target == known.target
+    as_known = target is None or target == known.target
+    given: dict[str, Any] = {
+        "hidden": None if hidden == "auto" else widths("hidden", hidden),
+        "activation": None if activation == "auto" else activation,
+        "steps": steps,
+        "batch_size": batch_size,
+    }
+    auto = {name for name, value in given.items() if value is None} | ({"l2"} if l2 is None and not penalty else set())
+    given = {name: value for name, value in given.items() if value is not None}
     options = TrainConfig(
         table=str(known.path.absolute()),
         target=known.target if target is None else target,
-        task=known.task if task == "auto" and given else task,
+        task=known.task if task == "auto" and as_known else task,
         drop=names("drop", drop) if drop else list(known.drop),
         category=names("category", category) if category else [],
         max_levels=max_levels,
-        hidden=numbers("hidden", hidden),
-        activation=activation,
+        numbers=numbers,
+        **given,
         **_strengths({"l1": l1, "log": log, "group": group}, l2, penalty, strength),
-        steps=steps,
-        batch_size=batch_size,
         validation=validation,
         test=test,
         keep=keep,
@@ -123,7 +137,7 @@ def train(
     _require_tensorboard(tensorboard)
     stem = table.name.removesuffix(".gz").rpartition(".")[0] or table.name
     folder = Path(agreed(str(free(f"train-{stem}") if out is None else out)))
-    train_run.begin(folder, options, save_every, json, tensorboard)
+    train_run.begin(folder, options, save_every, json, tensorboard, auto)
     sys.stdout.flush()
 
 

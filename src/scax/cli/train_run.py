@@ -3,7 +3,7 @@
 import contextlib
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,14 @@ from .words import count, say
 SHOWN = 24  # columns of a table listed in the terminal; schema.json has them all
 
 
-def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool, events: Path | None = None) -> None:
+def begin(
+    folder: Path,
+    config: TrainConfig,
+    save_every: float,
+    machine: bool,
+    events: Path | None = None,
+    auto: Collection[str] = (),
+) -> None:
     """scax train."""
     console = Console(stderr=True)
     if not hosts.first():
@@ -48,7 +55,8 @@ def begin(folder: Path, config: TrainConfig, save_every: float, machine: bool, e
     command = shlex.join(["scax", "train", "--config", str(folder / "config.toml"), "--out", f"{folder}-again"])
     with _resumable(folder):
         with interrupts.anywhere():
-            session = sessions.start(folder, config, table, preprocess, command)
+            tell = (lambda text: None) if machine else (lambda text: say(text, flush=True))
+            session = sessions.start(folder, config, table, preprocess, command, auto, tell)
         for warning in session.data.warnings:
             say(f"scax: warning: {warning}", to_stderr=True)
         with interrupts.patient(_go_on(folder)):
@@ -96,6 +104,11 @@ def _run(
         say(
             f"Training a {'/'.join(map(str, session.net.widths))} network ({session.weights:,} weights) on "
             f"{count(session.data.rows, 'row')}; {held:,} held out to choose by, {test:,} to score on.",
+        )
+        passes = config.steps * config.batch_size / max(session.data.rows, 1)
+        say(
+            f"{config.activation}, {config.steps:,} steps of {count(config.batch_size, 'row')} ({passes:.3g} passes), "
+            f"penalty {_penalties(config)}; the {config.keep} step is kept. The first step compiles.",
             flush=True,
         )
     if session.undecided:
@@ -123,6 +136,13 @@ def _run(
         raise SystemExit(INTERRUPTED)
     results = session.finish()
     _outcome(folder, results, machine)
+
+
+def _penalties(config: TrainConfig) -> str:
+    """Those that are on, with their strengths."""
+    named = {name: getattr(config, name) for name in ("l2", "l1", "log", "group")}
+    on = [f"{name} {value:.2g}" for name, value in named.items() if value]
+    return " + ".join(on + ([f"{config.penalty} auto"] if config.strength else [])) or "l2 0"
 
 
 def _choose(session: sessions.Session, machine: bool) -> None:
@@ -167,6 +187,9 @@ def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
         parts = (f"{key} {number(value)}" for key, value in results["test"].items() if type(value) is float)
         line = f" (a linear model: RMSE {number(results['linear']['RMSE'])})" if "linear" in results else ""
         say(f"On {count(results['rows']['test'], 'row')} that nothing was chosen by: {', '.join(parts)}{line}.")
+    if (ends := results.get("intervals")) is not None:
+        covered = ends["covered"][ends["levels"].index(0.95)]
+        say(f"Intervals of 95% covered {100 * covered:.0f}% of {count(ends['rows'], 'row')} held out.")
     if useful := [each["column"] for each in results.get("importance", []) if each["rise"] > 0][:5]:
         say(f"Columns that matter most: {', '.join(useful)}.")
     left, inputs = results["sparsity"], results["network"][0]

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .. import rules
 from .._struct import static, struct
+from ..batch import Batch
 from ..layout import Layout
 from ..linearize.dense import Dense
 from ..linearize.network import NetworkFunction
@@ -33,7 +34,7 @@ from ..solvers.base import Solution
 from ..status import Status
 from ..surrogate.datafit import Datafit
 from ..surrogate.surrogate import Surrogate
-from .sites import Round
+from .sites import Round, Sites
 from .statistics import Statistics, are_sound, numbers_sent, site_statistics
 
 
@@ -105,10 +106,38 @@ class ExactRounds:
 
     def step(self, state: ServerState, batch: Round) -> tuple[ServerState, RoundInfo]:
         """One round: where to go, what the sites say of it, and whether to stay there."""
-        delta, proposal, seen, solution, remembered = propose(self.problem, self._rules(), state)
+        proposed = propose(self.problem, self._rules(), state)
+        trial = state.w + proposed[0]
         network = NetworkFunction(self.problem, state.layout, state.frozen)
-        sent = batch.gather(lambda rows: site_statistics(network, state.w + delta, rows, state.count), state.models)
-        return receive(self.problem, self._rules(), state, delta, proposal, seen, solution, remembered, sent, batch)
+        sent = batch.gather(lambda rows: site_statistics(network, trial, rows, state.count), state.models)
+        return receive(self.problem, self._rules(), state, *proposed, sent, batch.answered)
+
+    def trial(self, state: ServerState) -> Float[Array, "q"]:
+        """What the server sends, where the sites are other processes."""
+        return state.w + propose(self.problem, self._rules(), state)[0]
+
+    def receive(
+        self, state: ServerState, sent: Statistics, answered: Bool[Array, "sites"]
+    ) -> tuple[ServerState, RoundInfo]:
+        """And what becomes of their answers."""
+        proposed = propose(self.problem, self._rules(), state)
+        return receive(self.problem, self._rules(), state, *proposed, sent, answered)
+
+    def prepare(self, batch: Batch) -> Sites:
+        """A site's rows, for its answers."""
+        return Sites.of([batch])
+
+    def answer(self, params: PyTree, w: Float[Array, "q"], rows: Sites, count: Int[Array, ""]) -> Statistics:
+        """What a site sends back, in its own process."""
+        layout = self.problem.layout(params)
+        network = NetworkFunction(self.problem, layout, layout.split(params)[1])
+        compute = lambda piece: site_statistics(network, w, piece, count)
+        sums = Round(rows.pieces, rows.owner, jnp.ones(1, bool)).gather(compute, Statistics.zeros(1, w))
+        return jax.tree.map(lambda leaf: leaf[0], sums)
+
+    def nothing(self, w: Float[Array, "q"]) -> Statistics:
+        """What stands for a site that sent nothing of use."""
+        return jax.tree.map(lambda leaf: leaf[0], Statistics.zeros(1, w))
 
     def _rules(self) -> rules.Rules:
         """Those of all rows in every batch."""
@@ -151,10 +180,10 @@ def solve(
     return solver.solve(surrogate)
 
 
-def receive(problem, active, state, delta, proposal, seen, solution, remembered, sent: Statistics, batch: Round):
+def receive(problem, active, state, delta, proposal, seen, solution, remembered, sent: Statistics, replied):
     """The state after a round in which the sites have sent their sums at w + δ."""
     sound = are_sound(sent)
-    valid, bad = batch.answered & sound, batch.answered & ~sound
+    valid, bad = replied & sound, replied & ~sound
     sent = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(leaf), leaf, 0), sent)
     first, w, known = ~jnp.any(state.known), state.w, state.known
     trial_w = w + delta
@@ -199,8 +228,8 @@ def receive(problem, active, state, delta, proposal, seen, solution, remembered,
         damping=proposal.damping,
         answered=answered,
         left_out=jnp.sum(bad),
-        bytes_up=number(size * numbers_sent(q)) * jnp.sum(batch.answered),
-        bytes_down=number(size * q) * batch.answered.shape[0],
+        bytes_up=number(size * numbers_sent(q)) * jnp.sum(replied),
+        bytes_down=number(size * q) * replied.shape[0],
         is_end=ends & ~first & jnp.all(state.fresh | ~known) & jnp.all(valid | ~known),
     )
     return following, info

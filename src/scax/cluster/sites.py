@@ -69,9 +69,7 @@ class Sites:
         return self, steps
 
     def plan(self, position: tuple, count: int) -> Bool[Array, "count sites"]:
-        key, done = position
-        order = lambda i: jax.random.permutation(jax.random.fold_in(key, done + i), self.count)
-        return jax.vmap(order)(jnp.arange(count)) >= self.absent
+        return draw_answers(position, count, self.count, self.absent)
 
     def batch(self, plan: Bool[Array, "count sites"], i: Any) -> Round:
         return Round(self.pieces, self.owner, plan[i])
@@ -82,6 +80,13 @@ class Sites:
     def sample(self, count: int) -> Batch:
         """All rows: those of weight 0 do not count."""
         return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.pieces)
+
+
+def draw_answers(position: tuple, count: int, sites: int, absent: int) -> Bool[Array, "count sites"]:
+    """Which sites answer in each of the next rounds."""
+    key, done = position
+    order = lambda i: jax.random.permutation(jax.random.fold_in(key, done + i), sites)
+    return jax.vmap(order)(jnp.arange(count)) >= absent
 
 
 def admit(problem: Problem, params: PyTree, sites: Any, weights: Any = None) -> tuple[dict[str, Batch], dict[str, str]]:

@@ -8,6 +8,8 @@ are Q(Q+1)/2 + 2Q + 3 numbers. They are a model of the site's loss, Σ v_i l_i +
 step on their totals is the step on all rows. m is there for the damping alone (`Seen.spread`).
 """
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -82,6 +84,22 @@ def site_statistics(network: NetworkFunction, w: Float[Array, "q"], batch: Batch
         common=lin.vjp(v[:, None] * jnp.sqrt(half) * signs),
         hessian=curved.T @ curved,
     )
+
+
+def pack(sent: Statistics) -> dict[str, np.ndarray]:
+    """The arrays that travel: of A one triangle."""
+    arrays = {field.name: np.asarray(getattr(sent, field.name)) for field in dataclasses.fields(Statistics)}
+    return arrays | {"hessian": arrays["hessian"][np.triu_indices(len(arrays["gradient"]))]}
+
+
+def unpack(arrays: dict[str, np.ndarray], weights: int) -> Statistics:
+    """The statistics that they are; arrays of other shapes stay as they are, for `refuse_statistics` to name."""
+    triangle = arrays["hessian"]
+    if triangle.shape == (weights * (weights + 1) // 2,):
+        upper = np.zeros((weights, weights), triangle.dtype)
+        upper[np.triu_indices(weights)] = triangle
+        arrays = arrays | {"hessian": upper + np.triu(upper, 1).T}
+    return Statistics(**arrays)  # type: ignore[arg-type]
 
 
 def numbers_sent(weights: int) -> int:

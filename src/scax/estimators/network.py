@@ -15,19 +15,20 @@ Layers = tuple[list[np.ndarray], list[np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """f(params, x) + offset. Equal by value, so that every fit of one shape shares one compiled program.
+    """f(params, x·mask) + offset. Equal by value, so that every fit of one shape shares one compiled program.
 
-    params is {"layers": as of MLP, "offset": [k]}; the offset is fixed: what is predicted before anything is learned.
+    params is {"layers": as of MLP, "mask": [d], "offset": [k]}. Two are fixed: the mask, 0 for features that this
+    network does not see, and the offset, what is predicted before anything is learned.
     """
 
     mlp: MLP
 
     def __call__(self, params: dict, x: Float[Array, "n d"]) -> Float[Array, "n k"]:
-        return self.mlp.apply(params["layers"], x) + params["offset"]
+        return self.mlp.apply(params["layers"], x * params["mask"]) + params["offset"]
 
 
 #: Which leaves of params are trained.
-TRAINABLE = {"layers": True, "offset": False}
+TRAINABLE = {"layers": True, "mask": False, "offset": False}
 
 
 def glorot(widths: tuple[int, ...], random: np.random.RandomState) -> Layers:
@@ -57,17 +58,19 @@ def padded_features(d: int) -> int:
 
 
 def to_params(
-    weights: list[np.ndarray], biases: list[np.ndarray], offset: np.ndarray, dtype: type = np.float64
+    weights: list[np.ndarray], biases: list[np.ndarray], mask: np.ndarray, offset: np.ndarray, dtype: type = np.float64
 ) -> dict:
     """The pytree that is trained, inputs padded."""
     d = weights[0].shape[0]
-    first = np.pad(weights[0], ((0, padded_features(d) - d), (0, 0)))
+    more = padded_features(d) - d
+    first, mask = np.pad(weights[0], ((0, more), (0, 0))), np.pad(mask, (0, more))
     pairs = zip([first, *weights[1:]], biases, strict=True)
     layers = [{"weight": w.astype(dtype), "bias": b.astype(dtype)} for w, b in pairs]
-    return {"layers": layers, "offset": np.asarray(offset, dtype)}
+    return {"layers": layers, "mask": mask.astype(dtype), "offset": np.asarray(offset, dtype)}
 
 
 def from_params(params: dict, d: int) -> Layers:
-    """(weights, biases) as NumPy arrays, the padding taken off."""
+    """(weights, biases) as NumPy arrays, the padding taken off; zero for features that the network does not see."""
     weights, biases = ([np.array(layer[name], np.float64) for layer in params["layers"]] for name in ("weight", "bias"))
-    return [np.ascontiguousarray(weights[0][:d]), *weights[1:]], biases
+    first = weights[0] * np.asarray(params["mask"])[:, None]
+    return [np.ascontiguousarray(first[:d]), *weights[1:]], biases

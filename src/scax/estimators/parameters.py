@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import checks
 from ..models.mlp import ACTIVATIONS
+from ..tables.encode import KINDS
 
 PENALTIES = ("l2", "l1", "elasticnet", "log", "group")
 #: scikit-learn's names for two activations, beside our own.
@@ -17,9 +18,17 @@ def check(estimator: Any) -> None:
     """Refuse what no fit could use; the sentence names the argument."""
     if not is_auto(estimator.hidden_layer_sizes):
         hidden_widths(estimator.hidden_layer_sizes)
-    checks.choice("activation", estimator.activation, [*ACTIVATIONS, *ALIASES])
+    checks.choice("activation", estimator.activation, ["auto", *ACTIVATIONS, *ALIASES])
+    checks.choice("numbers", estimator.numbers, ["auto", "both", *KINDS])
     checks.choice("penalty", estimator.penalty, PENALTIES)
-    if not is_auto(estimator.alpha):
+    if isinstance(estimator.alpha, str) and estimator.alpha == "evidence":
+        if estimator.penalty != "l2":
+            raise ValueError(f"alpha='evidence' is for penalty='l2', got {estimator.penalty!r}: use alpha='auto'.")
+        if estimator.early_stopping is True:
+            raise ValueError(
+                "alpha='evidence' trains on all rows to a minimum: it needs early_stopping=False or 'auto'."
+            )
+    elif not is_auto(estimator.alpha):
         checks.nonnegative("alpha", estimator.alpha)
     checks.fraction("l1_ratio", estimator.l1_ratio)
     if not is_auto(estimator.damping):

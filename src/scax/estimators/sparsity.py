@@ -3,12 +3,17 @@
 import numpy as np
 
 from ..models.compact import used, weights_used
+from ..tables.encode import Encoding
+from .columns import Columns
 
 
 class Sparsity:
     """What a trained network uses. Meant for penalties that give exact zeros: all but "l2"."""
 
     coefs_: list[np.ndarray]
+    n_features_in_: int
+    _columns: Columns
+    _encoding: Encoding
 
     @property
     def sparsity_(self) -> float:
@@ -20,7 +25,13 @@ class Sparsity:
     @property
     def features_used_(self) -> np.ndarray:
         """Mask of the input features from which such a way leads to an output."""
-        return used(self.coefs_)[0]
+        return self._by_feature(used(self.coefs_)[0])
+
+    def _by_feature(self, features: np.ndarray) -> np.ndarray:
+        """Which columns of X any of these features of the encoded rows comes from."""
+        out = np.zeros(self.n_features_in_, bool)
+        out[self._columns.source[self._encoding.source[features]]] = True
+        return out
 
     @property
     def n_features_used_(self) -> int:

@@ -1,4 +1,4 @@
-"""alpha="auto": how strong the penalty should be, judged on rows that are held out."""
+"""alpha="auto" for few rows: how strong the penalty should be, judged on rows that are held out of the search."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -39,25 +39,20 @@ def trials(
     stopping: Stopping,
     epochs: int,
     seed: np.uint32,
-    verbose: bool = False,
+    say: Callable[[str], object] = lambda text: None,
 ) -> Callable[[np.ndarray], np.ndarray]:
     """A function of strengths: the loss on rows held out, of networks trained side by side from one start, averaged
-    over the splits (rows to train on, rows held out). The best epoch counts if `stopping` keeps it, else the last."""
+    over the splits (rows to train on, rows held out)."""
 
     def trial(strengths: np.ndarray) -> np.ndarray:
+        say(f"searching alpha from {strengths[0]:.0e} to {strengths[-1]:.0e} …")
         total = np.zeros(len(strengths))
         for feed, held in splits:
-            goals = feed.epochs(epochs) if stopping.by_validation else feed.epochs(epochs)[-1:]
-            starts = [start] * len(strengths)
+            starts, goals = [start] * len(strengths), feed.epochs(epochs)[-1:]
             *_, last = trainer.epochs(starts, strengths, feed, held, stopping, goals, seed)
-            if stopping.by_validation:
-                assert last.carry.best is not None
-                total += np.asarray(last.carry.best.value)
-            else:
-                total += np.asarray(last.records[-1]["validation_loss"])
-        if verbose:
-            losses = ", ".join(f"{a:.0e}: {v:.5g}" for a, v in zip(strengths, total / len(splits), strict=True))
-            print(f"loss held out by alpha: {losses}")  # noqa: T201
+            total += np.asarray(last.records[-1]["validation_loss"])
+        losses = ", ".join(f"{a:.0e}: {v:.5g}" for a, v in zip(strengths, total / len(splits), strict=True))
+        say(f"loss on rows held out by alpha: {losses}")
         return total
 
     return trial

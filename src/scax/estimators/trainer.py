@@ -15,6 +15,7 @@ from ..problem import Problem
 from ..regularizers import L1, L2, ElasticNet, GroupLasso, LogSum, Regularizer, neuron_groups
 from ..sca import SCA
 from ..solvers import Auto
+from ..storage.network import forward
 from ..training import engine
 from ..training.evaluation import Objective
 from ..training.feed import EqualBatches
@@ -59,14 +60,19 @@ class Trainer:
         with stored_programs(), jax.enable_x64(not self.is_single):
             yield
 
-    def params(self, member: Layers) -> dict:
-        return to_params(*member, self.offset, self.dtype)
+    def params(self, member: Layers, mask: np.ndarray) -> dict:
+        return to_params(*member, mask, self.offset, self.dtype)
 
     def feed(
         self, x: np.ndarray, targets: np.ndarray, weight: np.ndarray, batch_size: int = 1, size: int | None = None
     ) -> EqualBatches:
         x, targets, weight = (part.astype(self.dtype) for part in (self.wide(x), targets, weight))
         return EqualBatches.pad(x, targets, weight, batch_size, size)
+
+    def outputs(self, network: Layers, x: np.ndarray) -> np.ndarray:
+        """Raw outputs [n, k] of a network as it is kept."""
+        weights, biases = network
+        return forward(list(zip(weights, biases, strict=True)), self.activation, "linear", x) + self.offset
 
     def wide(self, x: np.ndarray) -> np.ndarray:
         return np.pad(x, ((0, 0), (0, padded_features(x.shape[1]) - x.shape[1])))

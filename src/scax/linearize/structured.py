@@ -6,8 +6,12 @@ a_i ⊗ g_i, so that its share of the Gram matrix is
     (a_i · a_j)(g_i · g_j),        J h → g_iᵀ(Hᵀa_i),        Jᵀv → Σ_i v_i a_i ⊗ g_i
 
 With several outputs g_i has one row per output; where one sample meets the layer at several positions p (scan steps,
-sequence places) sums run over p, and over pairs (p, q) in the Gram matrix. One pass forward and one backward give all
-of it. Parameters that are not factored (see `walk`) keep a materialized Jacobian of their own columns.
+sequence places, pixels) sums run over p, and over pairs (p, q) in the Gram matrix. Where pairs are dear, Σ_p a_p ⊗ g_p
+is materialized: columns of J. One pass forward and one backward give all of it. Parameters that are not factored (see
+`walk`) keep columns of their own by backward passes to them.
+
+Along directions C_i [r, K] of the outputs in place of all of them, the same is said of the rows C_iJ_i: r backward
+passes.
 """
 
 import dataclasses
@@ -21,7 +25,7 @@ from jaxtyping import Array, Float
 from .base import Linearization, exact
 from .dense import Dense
 from .network import NetworkFunction
-from .walk import Path, Use, evaluate, find_uses, multiply_adds, same_matrix
+from .walk import Convolution, Path, Use, evaluate, find_uses, multiply_adds, same_matrix
 
 #: Writing a number to memory and reading it again costs about as much as this many multiply-adds.
 WRITE = 32
@@ -34,12 +38,18 @@ class Plan:
     jaxpr: Any
     names: tuple[str, ...]
     sizes: tuple[int, ...]
-    uses: dict[int, list[Use]]  # parameters held by layers
-    relations: dict[tuple[Path, Path], str]  # how two uses of one parameter see it
+    uses: dict[int, list[Use]]  # parameters that are factored
+    layers: tuple[int, ...]  # those held by layers
+    relations: dict[tuple[Path, Path], str]  # how two uses of one of them see it
 
     @property
     def columns(self) -> list[int]:
         """Parameters that keep columns of their own."""
+        return [i for i in range(len(self.sizes)) if i not in self.layers]
+
+    @property
+    def unread(self) -> list[int]:
+        """Those of them that only a backward pass knows."""
         return [i for i in range(len(self.sizes)) if i not in self.uses]
 
     @property
@@ -48,29 +58,31 @@ class Plan:
         return max(multiply_adds(self.jaxpr.jaxpr), sum(self.sizes))
 
     @staticmethod
-    def of(network: NetworkFunction, leaves: tuple, row: Any, rows: int) -> "Plan":
-        """Read the network for one sample, and hold each parameter the way that costs least for `rows` samples."""
+    def of(network: NetworkFunction, leaves: tuple, row: Any, rows: int, directions: int | None = None) -> "Plan":
+        """Read the network for one sample, and hold each parameter the way that costs least for `rows` samples, seen
+        along so many directions, or with all outputs."""
         jaxpr, shape = jax.make_jaxpr(network.of_one, return_shape=True)(leaves, row)
-        uses, relations = find_uses(jaxpr.jaxpr, len(leaves)), {}
-        for leaf, found in list(uses.items()):
+        uses, layers, relations = find_uses(jaxpr.jaxpr, len(leaves)), [], {}
+        outputs = shape.shape[0] if directions is None else directions
+        for leaf, found in uses.items():
             pairs = {
                 (a.path, b.path): same_matrix(a.arrange, b.arrange, leaves[leaf].shape) if a is not b else "same"
                 for a in found
                 for b in found
             }
-            dear = _columns_cost(found, rows, shape.shape[0]) < _layer_cost(found, rows, shape.shape[0])
-            if None in pairs.values() or dear:
-                del uses[leaf]
-            else:
+            dear = _columns_cost(found, rows, outputs) < _layer_cost(found, rows, outputs)
+            if None not in pairs.values() and not dear:
+                layers.append(leaf)
                 relations.update(pairs)
-        return Plan(jaxpr, network.names, tuple(math.prod(x.shape) for x in leaves), uses, relations)
+        sizes = tuple(math.prod(x.shape) for x in leaves)
+        return Plan(jaxpr, network.names, sizes, uses, tuple(layers), relations)
 
     def cost(self, n: int, k: int) -> tuple[float, float]:
         """(multiply-adds of the Gram matrix, J h and Jᵀ u; numbers in the largest array)."""
         work, largest = 0.0, 0.0
-        for uses in self.uses.values():
-            positions = sum(u.positions for u in uses)
-            work += _layer_cost(uses, n, k)
+        for leaf in self.layers:
+            positions = sum(u.positions for u in self.uses[leaf])
+            work += _layer_cost(self.uses[leaf], n, k)
             largest = max(largest, (n * k * positions) ** 2 if positions > 1 else 0)
         own = sum(self.sizes[i] for i in self.columns)
         return work + own * n * k * (n * k + 3 + WRITE), max(largest, own * n * k)
@@ -79,7 +91,7 @@ class Plan:
         """One line per parameter, for people."""
         lines = []
         for i, (name, size) in enumerate(zip(self.names, self.sizes, strict=True)):
-            if i in self.uses:
+            if i in self.layers:
                 met = ", ".join(
                     ("bias" if u.additive else f"layer {u.inputs}→{u.outputs}")
                     + (f" at {u.positions} positions" if u.positions > 1 else "")
@@ -87,7 +99,8 @@ class Plan:
                 )
                 lines.append(f"{name}: {size} weights, {met}" + (" (tied)" if len(self.uses[i]) > 1 else ""))
             else:
-                lines.append(f"{name}: {size} weights, own columns ({rows * outputs}×{size} numbers)")
+                how = " from patches" if any(isinstance(u, Convolution) for u in self.uses.get(i, ())) else ""
+                lines.append(f"{name}: {size} weights, own columns{how} ({rows * outputs}×{size} numbers)")
         return lines
 
 
@@ -169,46 +182,86 @@ def cross_gram(a: Layer, b: Layer, relation: str) -> Float[Array, "n k m k"]:
     return jnp.einsum("npmlq,nkpmq->nkml", left, right)
 
 
-class Structured(Linearization):
-    """J held parameter by parameter: layers where the network allows, columns where it does not. Always exact."""
+class Passes(Linearization):
+    """The network's pass forward, kept: f, Jᵀv by one pass back, and J along whatever directions of the outputs."""
 
-    def __init__(self, network: NetworkFunction, w: Float[Array, "q"], x: Any, rows: int | None = None):
-        """`rows`: of the whole batch, where x is a device's share of it."""
-        self.network, self.size = network, w.shape[0]
+    def __init__(
+        self, network: NetworkFunction, w: Float[Array, "q"], x: Any, rows: int | None = None, r: int | None = None
+    ):
+        """`rows`: of the whole batch, where x is a device's share of it; r: how many directions will be asked for."""
+        self.network, self.w, self.x, self.size = network, w, x, w.shape[0]
         leaves = self.leaves = network.split(w)
-        self.plan = plan = Plan.of(network, leaves, one_row(x), rows or jax.tree.leaves(x)[0].shape[0])
+        n = jax.tree.leaves(x)[0].shape[0]
+        self.plan = plan = Plan.of(network, leaves, one_row(x), rows or n, r)
         by_path = {use.path: use for found in plan.uses.values() for use in found}
-        silent = {path: jnp.zeros(use.repeats + use.out_shape, use.out_dtype) for path, use in by_path.items()}
+        silent = {path: jnp.zeros((n, *use.repeats, *use.out_shape), use.out_dtype) for path, use in by_path.items()}
 
-        def one(row):
-            def forward(columns, probes):
-                full = list(leaves)
-                for i, leaf in zip(plan.columns, columns, strict=True):
-                    full[i] = leaf
-                (z,), met = evaluate(plan.jaxpr, [*full, *jax.tree.leaves(row)], by_path, probes)
-                return z, met
+        def one(row, columns, probes):
+            full = list(leaves)
+            for i, leaf in zip(plan.unread, columns, strict=True):
+                full[i] = leaf
+            (z,), met = evaluate(plan.jaxpr, [*full, *jax.tree.leaves(row)], by_path, probes)
+            return z, met
 
-            z, backward, met = jax.vjp(forward, [leaves[i] for i in plan.columns], silent, has_aux=True)
-            unit = jnp.eye(z.shape[0], dtype=z.dtype)
-            columns, sensitivities = jax.vmap(backward)(unit)
-            flat = [c.reshape(z.shape[0], -1) for c in columns]
-            return z, met, sensitivities, jnp.concatenate(flat, axis=1) if flat else None
+        own = [jnp.broadcast_to(leaves[i], (n, *leaves[i].shape)) for i in plan.unread]  # each row has its own
+        forward = lambda columns, probes: jax.vmap(one)(x, columns, probes)
+        self.outputs, self._backward, self._met = jax.vjp(forward, own, silent, has_aux=True)
 
-        self.outputs, met, sensitivities, columns = jax.vmap(one)(x)
-        self.columns = None if columns is None else Dense(self.outputs, columns)
-        self.layers = {
+    def along(self, directions: Float[Array, "n r k"]) -> "Structured":
+        """The rows C_iJ_i, outputs zero: what directions show is the change."""
+        layers, columns = self._rows(directions)
+        outputs = jnp.zeros(directions.shape[:2], self.outputs.dtype)
+        return Structured(self, outputs, layers, columns)
+
+    def vjp(self, v):
+        layers, columns = self._rows(v[:, None])
+        one = jnp.ones((v.shape[0], 1), v.dtype)
+        each = {
+            i: jnp.ravel(added([layer.vjp(one, self.leaves[i]) for layer in uses])) for i, uses in layers.items()
+        } | {i: jnp.sum(columns[i], axis=(0, 1)) for i in self.plan.unread}
+        return jnp.concatenate([each[i] for i in range(len(self.plan.sizes))])
+
+    def jvp(self, delta):
+        return jax.jvp(lambda w: self.network(w, self.x), (self.w,), (delta,))[1]
+
+    def _rows(self, directions: Float[Array, "n r k"]) -> tuple[dict[int, list["Layer"]], dict[int, Array]]:
+        """(factored parameters as layers, the others' columns [n, r, size])."""
+        columns, sensitivities = jax.vmap(self._backward, in_axes=1, out_axes=1)(directions)
+        layers = {
             leaf: [
                 Layer(
                     use,
                     None
                     if use.additive
-                    else use.arrange_data(met[use.path]).astype(w.dtype),  # rows may have fewer bits
+                    else use.arrange_data(self._met[use.path]).astype(self.w.dtype),  # rows may have fewer bits
                     use.arrange_sensitivity(sensitivities[use.path]),
                 )
                 for use in found
             ]
-            for leaf, found in plan.uses.items()
+            for leaf, found in self.plan.uses.items()
         }
+        flat = [c.reshape(*directions.shape[:2], -1) for c in columns]
+        return layers, dict(zip(self.plan.unread, flat, strict=True))
+
+
+class Structured(Linearization):
+    """J held parameter by parameter: layers where the network allows, columns where it does not. Always exact."""
+
+    def __init__(self, passes: Passes, outputs: Float[Array, "n k"], layers: dict[int, list[Layer]], columns: dict):
+        self.network, self.size, self.leaves, self.plan = passes.network, passes.size, passes.leaves, passes.plan
+        self.outputs = outputs
+        self.layers = {i: layers[i] for i in self.plan.layers}
+        dear = {i: added([layer.rows(self.leaves[i]) for layer in layers[i]]) for i in self.plan.columns if i in layers}
+        whole = [(dear | columns)[i] for i in self.plan.columns]
+        self.columns = Dense(outputs, jnp.concatenate(whole, axis=2)) if whole else None
+
+    @staticmethod
+    def of(network: NetworkFunction, w: Float[Array, "q"], x: Any, rows: int | None = None) -> "Structured":
+        """All outputs of the network."""
+        passes = Passes(network, w, x, rows)
+        n, k = passes.outputs.shape
+        unit = jnp.broadcast_to(jnp.eye(k, dtype=passes.outputs.dtype), (n, k, k))
+        return Structured(passes, passes.outputs, *passes._rows(unit))
 
     @exact
     def jvp(self, delta):

@@ -1,17 +1,20 @@
 """Reading a network: where its parameters meet data, found in the jaxpr of one sample.
 
-A parameter is *factored* when everything the network does with it is `dot_general` with data, or being added to data,
-possibly behind reshapes, transposes and casts: then its share of J is a product of layer inputs (1 for a bias) and
-sensitivities of the outputs, and J need not exist. Any other use, known or not (a scale, a convolution, a norm of the
-weights), leaves the parameter to the general case, columns of its own. It does not matter who wrote the network.
+A parameter is *factored* when everything the network does with it is `dot_general` or a convolution with data, or being
+added to data, possibly behind reshapes, transposes and casts: then its share of J is a product of layer inputs (of a
+convolution its patches, of a bias 1) and sensitivities of the outputs, and J need not exist. Any other use, known or
+not (a scale, a norm of the weights), leaves the parameter to the general case, columns of its own. It does not matter
+who wrote the network.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -33,9 +36,17 @@ class View:
 
     leaf: int
     steps: tuple[tuple[Any, tuple], ...] = ()
+    axes: tuple[int, ...] | None = None  # where its own are, once it is repeated along others, as a bias is over pixels
 
     def then(self, eqn) -> "View":
-        return View(self.leaf, (*self.steps, (eqn.primitive, tuple(eqn.params.items()))))
+        return dataclasses.replace(self, steps=(*self.steps, (eqn.primitive, tuple(eqn.params.items()))))
+
+    def repeated(self, eqn) -> "View":
+        """The same along axes that only an addition makes sense of."""
+        before, after = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
+        met = zip(before, eqn.params["broadcast_dimensions"], strict=True)
+        own = tuple(axis for size, axis in met if size == after[axis])
+        return dataclasses.replace(self, axes=own)
 
     def apply(self, leaf: Any) -> Any:
         for primitive, params in self.steps:
@@ -44,9 +55,10 @@ class View:
 
 
 @dataclasses.dataclass(frozen=True)
-class Use:
-    """One `dot_general` of data with a parameter, or one addition of a parameter to data of its own size (`additive`:
-    a layer whose only input is 1). `repeats` are the lengths of the scans around it."""
+class Product:
+    """One `dot_general` of data with a parameter, or one addition of a parameter to data (`additive`: a layer whose
+    only input is 1, at one position, which its sensitivities are summed to). `repeats` are the lengths of the scans
+    around it."""
 
     view: View
     path: Path
@@ -73,8 +85,7 @@ class Use:
     @property
     def positions(self) -> int:
         """P, how often one sample meets the parameter: scan steps, sequence places, pixels."""
-        once = 1 if self.additive else math.prod(self.data_shape) // self.inputs
-        return math.prod(self.repeats) * once
+        return 1 if self.additive else math.prod(self.repeats) * math.prod(self.data_shape) // self.inputs
 
     def arrange(self, leaf: Any) -> Any:
         """The parameter as a matrix [C, F]."""
@@ -94,11 +105,92 @@ class Use:
         """Sensitivity of the product's output, [..., repeats, out] → [..., P, F]."""
         lead = g.ndim - len(self.out_shape)
         before = g.shape[: lead - len(self.repeats)]
-        if self.param_first and not self.additive:  # out is [param free, data free]
+        if self.additive:
+            own = range(len(self.out_shape)) if self.view.axes is None else self.view.axes
+            others = [i for i in range(len(self.out_shape)) if i not in own]
+            g = g.transpose(*range(lead), *(lead + i for i in (*others, *own)))
+            return jnp.sum(g.reshape(*before, -1, self.outputs), axis=-2, keepdims=True)
+        if self.param_first:  # out is [param free, data free]
             split = len(self.param_shape) - len(self.param_contract)
             axes = range(len(self.out_shape))
             g = g.transpose(*range(lead), *(lead + i for i in [*axes[split:], *axes[:split]]))
         return g.reshape(*before, self.positions, self.outputs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Convolution:
+    """One convolution of data with a parameter: at every place of its output, a product with a patch of the data."""
+
+    view: View
+    path: Path
+    options: tuple[tuple[str, Any], ...]  # of conv_general_dilated
+    kernel: tuple[int, ...]  # the parameter's shape
+    data_shape: tuple[int, ...]
+    out_shape: tuple[int, ...]
+    out_dtype: Any
+    repeats: tuple[int, ...]
+
+    additive = False
+    param_first = False
+
+    @property
+    def outputs(self) -> int:
+        """F, the output channels."""
+        return self.kernel[self._numbers.rhs_spec[0]]
+
+    @property
+    def inputs(self) -> int:
+        """C, the numbers in a patch."""
+        return math.prod(self.kernel) // self.outputs
+
+    @property
+    def positions(self) -> int:
+        """P, the places of the output, scan steps included."""
+        return math.prod(self.repeats) * math.prod(self.out_shape) // self.outputs
+
+    @property
+    def _numbers(self) -> Any:
+        return dict(self.options)["dimension_numbers"]
+
+    def arrange(self, leaf: Any) -> Any:
+        """The kernel as a matrix [C, F]."""
+        out, into, *spatial = self._numbers.rhs_spec
+        return self.view.apply(leaf).transpose(*spatial, into, out).reshape(self.inputs, self.outputs)
+
+    def arrange_data(self, data: Array) -> Array:
+        """The patches, [..., repeats, data] → [..., P, C]."""
+        lead, options = data.ndim - len(self.data_shape), dict(self.options)
+        batch, channel, *spatial = self._numbers.lhs_spec
+        before = data.shape[: lead - len(self.repeats)]
+        data = data.transpose(*range(lead), *(lead + i for i in (batch, *spatial, channel)))
+        data = data.reshape(-1, *data.shape[lead + 1 :])
+        around = [
+            (low, high, step - 1) for (low, high), step in zip(options["padding"], options["lhs_dilation"], strict=True)
+        ]
+        data = jax.lax.pad(data, jnp.zeros((), data.dtype), [(0, 0, 0), *around, (0, 0, 0)])
+        strides, apart = options["window_strides"], options["rhs_dilation"]
+        places = [self.out_shape[i] for i in self._numbers.out_spec[2:]]
+
+        def seen(offset):  # by one weight of the window, from every place
+            first = [o * d for o, d in zip(offset, apart, strict=True)]
+            last = [f + (p - 1) * s + 1 for f, p, s in zip(first, places, strides, strict=True)]
+            ends = (data.shape[0], *last, data.shape[-1])
+            return jax.lax.slice(data, (0, *first, 0), ends, (1, *strides, 1))
+
+        window = [range(self.kernel[i]) for i in self._numbers.rhs_spec[2:]]
+        patches = jnp.stack([seen(offset) for offset in itertools.product(*window)], axis=-2)
+        return patches.reshape(*before, self.positions, self.inputs)
+
+    def arrange_sensitivity(self, g: Array) -> Array:
+        """Sensitivity of the output, [..., repeats, out] → [..., P, F]."""
+        lead = g.ndim - len(self.out_shape)
+        before = g.shape[: lead - len(self.repeats)]
+        batch, channel, *spatial = self._numbers.out_spec
+        g = g.transpose(*range(lead), *(lead + i for i in (batch, *spatial, channel)))
+        return g.reshape(*before, self.positions, self.outputs)
+
+
+Use = Product | Convolution
 
 
 def find_uses(jaxpr, leaves: int) -> dict[int, list[Use]]:
@@ -117,11 +209,16 @@ def find_uses(jaxpr, leaves: int) -> dict[int, list[Use]]:
             inputs = [seen(v) for v in eqn.invars]
             if not any(inputs):
                 continue
-            name = eqn.primitive.name
-            if name in REARRANGING and math.prod(eqn.outvars[0].aval.shape) == math.prod(eqn.invars[0].aval.shape):
+            name, is_repeated = eqn.primitive.name, any(view is not None and view.axes is not None for view in inputs)
+            if is_repeated and not (_is_sum(eqn) and inputs.count(None) == 1):
+                for view in inputs:
+                    spoil(view)
+            elif name in REARRANGING and math.prod(eqn.outvars[0].aval.shape) == math.prod(eqn.invars[0].aval.shape):
                 views[eqn.outvars[0]] = inputs[0].then(eqn)  # type: ignore[union-attr]
-            elif inputs.count(None) == 1 and (_is_product(eqn) or _is_sum(eqn)):
-                use = _use(eqn, inputs, (*path, i), repeats)
+            elif name == "broadcast_in_dim":
+                views[eqn.outvars[0]] = inputs[0].repeated(eqn)  # type: ignore[union-attr]
+            elif inputs.count(None) == 1 and (_is_product(eqn) or _is_sum(eqn) or _is_convolution(eqn, inputs)):
+                use = (_convolution if _is_convolution(eqn, inputs) else _product)(eqn, inputs, (*path, i), repeats)
                 if use.view.leaf in uses:
                     uses[use.view.leaf].append(use)
             elif name in CALLS:
@@ -171,6 +268,13 @@ def _is_product(eqn) -> bool:
     return eqn.primitive.name == "dot_general" and not any(eqn.params["dimension_numbers"][1])
 
 
+def _is_convolution(eqn, inputs) -> bool:
+    """A convolution of data with a parameter in which every input channel meets every output channel."""
+    if eqn.primitive.name != "conv_general_dilated" or inputs[0] is not None:
+        return False
+    return eqn.params["feature_group_count"] == eqn.params["batch_group_count"] == 1
+
+
 def _is_sum(eqn) -> bool:
     """An addition of two arrays of one shape."""
     if eqn.primitive.name not in ADDING:
@@ -178,17 +282,31 @@ def _is_sum(eqn) -> bool:
     return eqn.invars[0].aval.shape == eqn.invars[1].aval.shape == eqn.outvars[0].aval.shape
 
 
-def _use(eqn, inputs, path: Path, repeats: tuple[int, ...]) -> Use:
+def _convolution(eqn, inputs, path: Path, repeats: tuple[int, ...]) -> Convolution:
+    return Convolution(
+        view=inputs[1],
+        path=path,
+        options=tuple(eqn.params.items()),
+        kernel=eqn.invars[1].aval.shape,
+        data_shape=eqn.invars[0].aval.shape,
+        out_shape=eqn.outvars[0].aval.shape,
+        out_dtype=eqn.outvars[0].aval.dtype,
+        repeats=repeats,
+    )
+
+
+def _product(eqn, inputs, path: Path, repeats: tuple[int, ...]) -> Product:
     first, additive = inputs[0] is not None, eqn.primitive.name in ADDING
     contract = ((), ()) if additive else eqn.params["dimension_numbers"][0]
     param, data = (0, 1) if first else (1, 0)
-    return Use(
-        view=inputs[param],
+    view, shape = inputs[param], eqn.invars[param].aval.shape
+    return Product(
+        view=view,
         path=path,
         param_first=first,
         param_contract=tuple(contract[param]),
         data_contract=tuple(contract[data]),
-        param_shape=eqn.invars[param].aval.shape,
+        param_shape=shape if view.axes is None else tuple(shape[axis] for axis in view.axes),
         data_shape=eqn.invars[data].aval.shape,
         out_shape=eqn.outvars[0].aval.shape,
         out_dtype=eqn.outvars[0].aval.dtype,

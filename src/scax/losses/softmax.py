@@ -1,7 +1,5 @@
 """Cross-entropy over k classes, on logits."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,11 +47,6 @@ class Softmax(Loss):
         p = _probabilities(z)[:, None]
         scaled = jnp.sqrt(p) * e
         return scaled - p * jnp.sum(scaled, axis=2, keepdims=True)
-
-    def directions(self, z, y, key, r):
-        """(e_ŷ − p)/√r with labels ŷ drawn from p: E[(e_ŷ − p)(e_ŷ − p)ᵀ] = P − ppᵀ, and no factor is formed."""
-        labels = jax.random.categorical(key, z[:, None], shape=(z.shape[0], r))
-        return (jax.nn.one_hot(labels, z.shape[1], dtype=z.dtype) - jax.nn.softmax(z)[:, None]) / math.sqrt(r)
 
     def targets(self, y, k):
         return jax.nn.one_hot(y, k) if y.ndim == 1 else y

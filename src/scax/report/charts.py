@@ -198,6 +198,57 @@ def scatter(name: str, truth: np.ndarray, prediction: np.ndarray, unit: str) -> 
         return to_svg(fig, name)
 
 
+def coverage(name: str, levels: Sequence[float], covered: Sequence[float]) -> str:
+    """The share of rows that intervals covered against the share that they promise."""
+    with styled():
+        fig = figure()
+        ax = fig.add_subplot()
+        ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+        ax.plot(levels, covered, color=SERIES[0], linewidth=2.4, marker="o", markersize=4)
+        ax.set_xlabel("share promised")
+        ax.set_ylabel("share covered")
+        return to_svg(fig, name)
+
+
+def interval_chart(
+    name: str, truth: np.ndarray, center: np.ndarray, lower: np.ndarray, upper: np.ndarray, unit: str, rows: int = 60
+) -> str:
+    """Intervals of some rows in the order of their predictions, and the true values among them."""
+    order = np.argsort(center, kind="stable")
+    order = order[np.unique(np.linspace(0, len(order) - 1, min(rows, len(order))).astype(int))]
+    truth, center, lower, upper = (part[order] for part in (truth, center, lower, upper))
+    place, outside = np.arange(len(order)), (truth < lower) | (truth > upper)
+    with styled():
+        fig = figure()
+        ax = fig.add_subplot()
+        ax.vlines(place, lower, upper, color=SERIES[0], alpha=0.35, linewidth=2.4)
+        ax.plot(place, center, color=SERIES[0], linewidth=1.3)
+        ax.scatter(place, truth, s=np.where(outside, 22, 9), color=[SERIES[1] if o else INK for o in outside], zorder=3)
+        ax.set_xticks([])
+        ax.set_xlabel("rows, by their prediction")
+        ax.set_ylabel(printable(unit, 2 * LONGEST))
+        ax.yaxis.set_major_locator(MaxNLocator(6))
+        ax.yaxis.set_major_formatter(Ticks())
+        return to_svg(fig, name)
+
+
+def reliability(name: str, lines: Sequence[tuple[str, Sequence[Sequence[float]]]]) -> str:
+    """The share of rows predicted right against the confidence, for bins (confidence, share, rows) of each line."""
+    with styled():
+        fig = figure()
+        ax = fig.add_subplot()
+        ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+        for i, (label, bins) in enumerate(lines):
+            confidence, share, _ = np.array(bins).T
+            ax.plot(
+                confidence, share, color=SERIES[i], linewidth=2.4 if i else 1.3, marker="o", markersize=4, label=label
+            )
+        ax.set_xlabel("probability of the predicted class")
+        ax.set_ylabel("share predicted right")
+        ax.legend(loc="upper left")
+        return to_svg(fig, name)
+
+
 def residuals(name: str, truth: np.ndarray, prediction: np.ndarray, unit: str) -> str:
     """True minus predicted, against predicted, with the line of no error."""
     with styled():

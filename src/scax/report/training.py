@@ -278,6 +278,7 @@ def _closer(run: Run, number: int, several: bool) -> list[str]:
             classes = [str(c) for c in run.schema.target.classes]
             svg = charts.confusion(f"{tag}-confusion", truth, np.argmax(z, axis=1), classes)
             out.append(page.chart(f"Confusion matrix{of}", svg, "Rows held out; shade: share of the true class."))
+    out += _uncertainty(run, tag, of)
     if found is not None and (rises := found.get("importance", [])[:MOST_INPUTS]):
         error = "log loss" if found["task"] != "regression" else "RMSE"
         svg = charts.bars(
@@ -285,6 +286,34 @@ def _closer(run: Run, number: int, several: bool) -> list[str]:
         )
         note = "Rows held out, a column's values shuffled among them. Of two columns that say the same, one stands in."
         out.append(page.chart(f"Columns that matter{of}", svg, note))
+    return out
+
+
+def _uncertainty(run: Run, tag: str, of: str) -> list[str]:
+    """How intervals, or probabilities, did on rows held out."""
+    found = run.results
+    out: list[str] = []
+    if found is None or "outputs" not in found or "truth" not in found:
+        return out
+    z, truth = np.array(found["outputs"], float), np.array(found["truth"], float)
+    if (ends := found.get("intervals")) is not None and found["task"] == "regression":
+        at = dict(zip(ends["levels"], ends["covered"], strict=True))
+        share = f"{100 * at[0.95]:.1f}% of {ends['rows']:,} rows held out" if 0.95 in at else "rows held out"
+        svg = charts.coverage(f"{tag}-coverage", ends["levels"], ends["covered"])
+        note = f"On the dashed line intervals keep what they promise. Those of 95% covered {share}."
+        out.append(page.chart(f"Coverage of intervals{of}", svg, note))
+        lower, upper = np.array(ends["lower"]), np.array(ends["upper"])
+        svg = charts.interval_chart(f"{tag}-intervals", truth, z[:, 0], lower, upper, run.config.target)
+        note = f"Rows held out; 95% intervals, {number(ends['width'])} wide on average. Orange: outside."
+        out.append(page.chart(f"Intervals{of}", svg, note))
+    if (known := found.get("calibration")) is not None and found["task"] != "regression":
+        lines = list(zip(("as trained", "corrected"), known["bins"], strict=True))
+        svg = charts.reliability(f"{tag}-calibration", [line for line in lines if line[1]])
+        before, after = known["error"]
+        note = f"Rows held out. Calibration error {number(before)}, corrected {number(after)}"
+        if None not in known["log_loss"]:
+            note += f"; log loss {number(known['log_loss'][0])}, corrected {number(known['log_loss'][1])}"
+        out.append(page.chart(f"Calibration{of}", svg, note + "."))
     return out
 
 

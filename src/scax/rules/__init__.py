@@ -10,6 +10,7 @@ from .base import Seen as Seen
 from .base import Stateless as Stateless
 from .clock import Progress as Progress
 from .clock import StepCount as StepCount
+from .curvature_memory import FullMatrix as FullMatrix
 from .curvature_memory import LowRank as LowRank
 from .damping import Fixed as Fixed
 from .damping import GainRatio as GainRatio

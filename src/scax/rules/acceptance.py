@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -24,7 +23,7 @@ class Trial:
     weight_norm: Scalar  # ‖w_n‖
     after: Callable[[], Scalar]  # U on this batch at the proposal
     predicted: Callable[[], Scalar]  # and by the linearized network
-    average: Callable[[], Scalar] | None  # and at the averaged iterate, None where there is none
+    average: Scalar | None  # and at the averaged iterate where there is an alarm; None where nothing is averaged
 
 
 class Verdict(NamedTuple):
@@ -32,7 +31,6 @@ class Verdict(NamedTuple):
 
     accepted: Bool[Array, ""]
     restored: Bool[Array, ""]  # the run goes on from the averaged iterate instead
-    alarm: Bool[Array, ""]  # w_n is far worse on this batch than recent weights were on theirs
     status: Int[Array, ""]
 
 
@@ -48,10 +46,14 @@ class AcceptanceState:
 
 
 class AcceptanceRule:
-    """Abstract: `init` before the first step, `decide` in every step."""
+    """Abstract: `init` before the first step, `alarm` and `decide` in every step."""
 
     def init(self, w: Float[Array, "q"]) -> AcceptanceState:
         return AcceptanceState(jnp.zeros((), w.dtype), jnp.zeros((), jnp.int32))
+
+    def alarm(self, state: AcceptanceState, seen: Seen) -> Bool[Array, ""]:
+        """Whether w_n is far worse on this batch, which it was not fitted to, than recent weights were on theirs."""
+        raise NotImplementedError
 
     def decide(self, state: AcceptanceState, seen: Seen, trial: Trial) -> tuple[Verdict, AcceptanceState]:
         """The verdict, and what to remember."""
@@ -62,10 +64,13 @@ class AcceptanceRule:
 class EveryFinite(AcceptanceRule):
     """Every finite step is taken."""
 
+    def alarm(self, state, seen):
+        return jnp.asarray(False)
+
     def decide(self, state, seen, trial):
         finite, no = jnp.isfinite(trial.step_norm), jnp.asarray(False)
         failed = jnp.where(trial.status == Status.SINGULAR, Status.SINGULAR, Status.NOT_FINITE)
-        return Verdict(finite, no, no, jnp.where(finite, trial.status, failed)), state.after(finite)
+        return Verdict(finite, no, jnp.where(finite, trial.status, failed)), state.after(finite)
 
 
 @struct
@@ -87,20 +92,22 @@ class Acceptance(AcceptanceRule):
         checks.positive("rise", self.rise)
         checks.fraction("memory", self.memory)
 
+    def alarm(self, state, seen):
+        """U is far above its recent level."""
+        return (seen.step > 0) & self._exceeds(seen.objective, state.level, state.level)
+
     def decide(self, state, seen, trial):
         """The first thing that is wrong decides."""
-        # w_n is far off, by a batch that it has not been fitted to: U is far above its recent level there, and the
-        # averaged iterate does better by as much. Only an alarm costs a pass.
-        alarm, restored = (seen.step > 0) & self._exceeds(seen.objective, state.level, state.level), jnp.asarray(False)
-        if trial.average is not None:
-            other = jax.lax.cond(alarm, trial.average, lambda: jnp.full_like(seen.objective, jnp.inf))
-            restored = alarm & jnp.isfinite(other) & self._exceeds(seen.objective, other, state.level)
+        restored = jnp.asarray(False)
+        if trial.average is not None:  # w_n is far off where the averaged iterate does better by as much
+            better = jnp.isfinite(trial.average) & self._exceeds(seen.objective, trial.average, state.level)
+            restored = self.alarm(state, seen) & better
         level = jnp.where(restored, state.level, self._track(state.level, seen))
         rose = self._exceeds(trial.after(), seen.objective, level)
         accurate, status = _judge_solution(trial, self.residual, rose)
         accepted = accurate & ~rose & ~restored
         status = jnp.where(restored, Status.RESTORED, status)
-        return Verdict(accepted, restored, alarm, status), state.after(accepted, level)
+        return Verdict(accepted, restored, status), state.after(accepted, level)
 
     def _track(self, level: Scalar, seen: Seen) -> Scalar:
         """The recent level of |U| on batches, this one included unless it is not finite."""
@@ -122,6 +129,9 @@ class Descent(AcceptanceRule):
     def __post_init__(self):
         checks.positive("residual", self.residual)
 
+    def alarm(self, state, seen):
+        return jnp.asarray(False)
+
     def decide(self, state, seen, trial):
         after, eps = trial.after(), jnp.finfo(trial.step_norm.dtype).eps
         fell = after < seen.objective
@@ -132,8 +142,7 @@ class Descent(AcceptanceRule):
         no_step = trial.step_norm <= eps * trial.weight_norm
         status = jnp.where(accurate & nothing_left & (state.refusals == 0), Status.CONVERGED, status)
         status = jnp.where((nothing_left | no_step) & (state.refusals > 0), Status.PRECISION_REACHED, status)
-        no = jnp.asarray(False)
-        return Verdict(accepted, no, no, status), state.after(accepted)
+        return Verdict(accepted, jnp.asarray(False), status), state.after(accepted)
 
 
 def _judge_solution(trial: Trial, residual: Number, rose: Bool[Array, ""]) -> tuple[Bool[Array, ""], Int[Array, ""]]:

@@ -44,6 +44,7 @@ class Seen:
     weighted_rows: Callable[[int], Float[Array, "p q"]]  # R with RᵀR ≈ JᵀWJ, of few rows where there are many
     along: Callable[[], tuple[Scalar, Scalar]]  # −½⟨∇U, δ⟩ and ½δᵀ∇²Uδ on this batch, δ the last displacement
     clock: "Reading"  # what schedules are functions of
+    gauss_newton: Callable[[], Float[Array, "q q"]] | None = None  # JᵀWJ, W the halved Hessian of the loss, diagonal
     term_curvatures: Callable[[], Float[Array, "terms"]] | None = None  # S of each term, without its weight
 
 

@@ -60,7 +60,7 @@ class Progress(Rule):
         v    += (min((F/f − 1)², 4) − v) · max(2/(n + 2), .02)       relative variance of one of them
         fall  = ln(s/f)  beyond its standard error √(v a/(2 − a)),  a = 9/(c + 9)
         x     = mean slope / mean bend along the last displacement   signal/(signal + noise) of it: a Wiener factor
-        tick  = min(clip(1 − fall/tolerance, −1, 1), clip(2 − 5x, −1, 1));   1 in the first 50 steps
+        tick  = min(clip(1 − fall/tolerance, −1, 1), clip(2 − 5x, −1, 1));   1 in the first 50 steps (`free_steps`)
         t     = max(0, t + tick)
         θ    += (1 − tick − θ) · 9/(c + 9),    q = min(1.5 θ, 1)
         m     = clip(f/F₀, ε^¾, 1)^p,    p = min(½ + 1.5 θ, 1)
@@ -74,9 +74,11 @@ class Progress(Rule):
     """
 
     tolerance: Number = 0.4
+    free_steps: Number = FREE_STEPS
 
     def __post_init__(self):
         checks.positive("tolerance", self.tolerance)
+        checks.nonnegative("free_steps", self.free_steps)
 
     def explain(self):
         return "the clock stands still while fresh batches improve, and damping falls with the objective"
@@ -105,7 +107,7 @@ class Progress(Rule):
         bend = state.bend + (jnp.where(jnp.isfinite(bend), bend, 0) - state.bend) * gain
         x = slope / jnp.maximum(bend, tiny)
 
-        is_free = n < FREE_STEPS
+        is_free = n < self.free_steps
         tick = jnp.minimum(jnp.clip(1 - clear / self.tolerance, -1, 1), jnp.clip(2 - 5 * x, -1, 1))
         tick = jnp.where(is_free, 1, tick)
         time = jnp.maximum(state.time + tick, 0)

@@ -26,6 +26,8 @@ from .damping import ROWS
 
 #: The memory is updated in each of so many first steps, then once in as many, and later once in LATE.
 FIRST, LATE = 16, 32
+#: Weights up to which the whole matrix of past curvature is kept where points are drawn anew.
+LARGEST_MATRIX = 4096
 #: Weights up to which the default has a memory of curvature: there it costs less than a step's own overhead.
 SMALL = 1000
 
@@ -98,6 +100,55 @@ class LowRank(Rule):
         return state
 
 
+@struct
+class CurvatureMatrix:
+    """What a `FullMatrix` remembers."""
+
+    matrix: Float[Array, "q q"]  # A
+    share: Float[Array, ""]  # s of the last batch
+
+
+@struct
+class FullMatrix(Rule):
+    """A, the whole average of past batches' curvature JᵀWJ (W as above), for residuals without noise on points that are
+    drawn anew: the metric is ςA with ς = (1−s)/s, where
+
+        A ← (1−s)A + s JᵀWJ,      s_n = max(1/(n+1), share/(1 + t/scale))
+
+    With α = 1 and β = 0 w_n is where all past batches, linearized, want to be: the step is that of recursive least
+    squares with fading memory, and each batch moves the weights by its share. A batch that determines few of the
+    weights does not undo what the others settled. s falls with the clock's time, which stands still while fresh batches
+    improve; where they are noisy s falls like 1/n, as a Kalman gain does. Q² numbers, one Q×Q Cholesky per step.
+    """
+
+    share: Number = 0.3
+    scale: Number = 10.0
+
+    def __post_init__(self):
+        checks.positive("share", self.share)
+        checks.fraction("share", self.share)
+        checks.positive("scale", self.scale)
+
+    def init(self, w):
+        return CurvatureMatrix(jnp.zeros((w.shape[0], w.shape[0]), w.dtype), jnp.ones((), w.dtype))
+
+    def propose(self, state, seen):
+        """(s_n, A with this batch in it); a batch whose curvature is not finite leaves no trace."""
+        assert seen.gauss_newton is not None
+        first = 1 / (seen.step + 1).astype(state.share.dtype)
+        share = jnp.maximum(first, self.share / (1 + seen.clock.time / self.scale))
+        batch = seen.gauss_newton()
+        valid = jnp.isfinite(jnp.sum(batch))
+        matrix = (1 - share) * state.matrix + share * jnp.where(valid, batch, 0)
+        return share, CurvatureMatrix(jnp.where(valid, matrix, state.matrix), share)
+
+    def update(self, state, outcome):
+        return state
+
+    def report(self, state):
+        return {"share": state.share}
+
+
 def combine(state: CurvatureMemory, share, rows: Float[Array, "p q"], updates) -> CurvatureMemory:
     """The rows that say most about both, unless the new ones are not finite: an average would keep them."""
     both = jnp.concatenate([jnp.sqrt(1 - share) * state.rows, jnp.sqrt(share) * rows])
@@ -120,11 +171,11 @@ def _eigenvectors(gram: Float[Array, "m m"]) -> tuple[Float[Array, "m"], Float[A
 AUTOMATIC = LowRank(automatic=True)
 
 
-def as_metric(value: Any) -> LowRank | None:
-    """A curvature memory from None, a name or a LowRank."""
+def as_metric(value: Any) -> LowRank | FullMatrix | None:
+    """A curvature memory from None, a name or a rule."""
     if isinstance(value, str):
-        checks.choice("metric", value, ["auto", "low-rank"])
-        return AUTOMATIC if value == "auto" else LowRank()
-    if value is not None and not isinstance(value, LowRank):
-        raise TypeError(f"metric must be 'auto', None, 'low-rank' or a scax.LowRank, got {value!r}.")
+        checks.choice("metric", value, ["auto", "low-rank", "full"])
+        return {"auto": AUTOMATIC, "low-rank": LowRank(), "full": FullMatrix()}[value]
+    if value is not None and not isinstance(value, (LowRank, FullMatrix)):
+        raise TypeError(f"metric must be 'auto', None, 'low-rank' or a scax.LowRank, 'full', got {value!r}.")
     return value

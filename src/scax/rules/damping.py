@@ -168,7 +168,8 @@ class GainRatio(Rule):
         promised = outcome.before - outcome.predicted()
         ratio = jnp.clip((outcome.before - outcome.after()) / jnp.maximum(promised, tiny), 0, 1)
         ratio = jnp.where(jnp.isfinite(ratio), ratio, 0)
-        lower = state.boost * jnp.maximum(1 / 3, 1 - (2 * ratio - 1) ** 3)
+        least = jnp.finfo(state.boost.dtype).eps / self.share  # below it τ no longer falls, and would be long in rising
+        lower = jnp.maximum(state.boost * jnp.maximum(1 / 3, 1 - (2 * ratio - 1) ** 3), least)
         higher = jnp.minimum(state.rise * state.boost, LARGEST_RISE**2)
         return GainRatioState(
             jnp.where(outcome.accepted, lower, higher), jnp.where(outcome.accepted, 2, jnp.minimum(2 * state.rise, 1e6))

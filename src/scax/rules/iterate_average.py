@@ -63,16 +63,17 @@ class IterateAverage:
         clock: Reading,
         alarm: Bool[Array, ""],
         objective_at: Callable[[Float[Array, "q"]], Scalar],
-    ) -> tuple[Float[Array, "q"], AverageState]:
-        """The average with w_n in it, now that a fresh batch has seen w_n."""
+    ) -> tuple[Float[Array, "q"], Scalar, AverageState]:
+        """The average with w_n in it, now that a fresh batch has seen w_n; U on that batch at the average, which is
+        computed where it is compared with the iterate and where there is an alarm, else ∞; and the state."""
         mean = jnp.where(alarm, mean, mean + (w - mean) * state.share)
         now, is_first = seen.objective, seen.step < EVERY
-        compare = (seen.step % EVERY == EVERY - 1) & ~alarm
-        at_mean = jax.lax.cond(compare, lambda: objective_at(mean), lambda: now)
-        compare = compare & jnp.isfinite(at_mean) & jnp.isfinite(now)
+        compare = seen.step % EVERY == EVERY - 1
+        at_mean = jax.lax.cond(compare | alarm, lambda: objective_at(mean), lambda: jnp.full_like(now, jnp.inf))
+        compare = compare & ~alarm & jnp.isfinite(at_mean) & jnp.isfinite(now)
         track = lambda old, new: jnp.where(compare, jnp.where(is_first, new, old + (new - old) / EVERY), old)
         own, last = track(state.own, at_mean), track(state.last, now)
         astray = compare & (own - last > jnp.abs(last)) & (seen.step > FREE_STEPS)
         share = jnp.asarray(self.share(clock.time), w.dtype)
         after = AverageState(share, share * (1 - clock.stillness), jnp.where(astray, last, own), last)
-        return jnp.where(astray, w, mean), after
+        return jnp.where(astray, w, mean), at_mean, after

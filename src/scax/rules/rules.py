@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from .._struct import struct
 from .acceptance import AcceptanceRule, AcceptanceState
 from .base import Outcome, Reading, Rule, RuleState, Scalar, Seen
-from .curvature_memory import CurvatureMemory, LowRank
+from .curvature_memory import CurvatureMatrix, CurvatureMemory, FullMatrix, LowRank
 from .iterate_average import AverageState, IterateAverage
 from .term_weights import TermWeights, WeightState
 
@@ -23,7 +23,7 @@ class Rules:
     averaging: Rule | None  # ρ, None where ρ ≡ 1
     carry: Rule | None  # β, None where β ≡ 0
     damping: Rule  # τ
-    memory: LowRank | None  # ς and B, None where there is no such term
+    memory: LowRank | FullMatrix | None  # ς and B, or s and A, None where there is no such term
     acceptance: AcceptanceRule
     iterate_average: IterateAverage | None  # None: the last iterate is deployed
     weights: TermWeights | None = None  # ω of terms, None where they are numbers
@@ -38,7 +38,7 @@ class RuleStates:
     averaging: RuleState
     carry: RuleState
     damping: RuleState
-    memory: CurvatureMemory | None
+    memory: CurvatureMemory | CurvatureMatrix | None
     acceptance: AcceptanceState
     iterate_average: AverageState | None
     weights: WeightState | None = None
@@ -52,8 +52,8 @@ class Proposal:
     averaging: Scalar  # ρ
     carry: Scalar  # β
     damping: Scalar  # τ
-    memory_weight: Scalar | None  # ς
-    memory: CurvatureMemory | None  # B
+    memory_weight: Scalar | None  # ς, or s
+    memory: CurvatureMemory | CurvatureMatrix | None  # B, or A
     clock: Reading
 
 

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from .._text import printable
+from .._text import printable, quoted
 from .._untrusted import Unreadable, check, read_text
 from ..storage.run_folder import RunFolderError
 
@@ -25,6 +25,7 @@ class TrainConfig:
     drop: list[str] = dataclasses.field(default_factory=list)
     category: list[str] = dataclasses.field(default_factory=list)
     max_levels: int = 100
+    numbers: str = "auto"
     hidden: list[int] = dataclasses.field(default_factory=lambda: [16, 16])
     activation: str = "tanh"
     l2: float = 0.01
@@ -42,6 +43,11 @@ class TrainConfig:
     encoding: str = "utf-8"
     header: bool = True
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether a penalty makes zeros."""
+        return bool(self.l1 or self.log or self.group or self.penalty in SPARSE)
+
     def problems(self) -> str | None:
         """What is absurd about the options, in a sentence; None if nothing is."""
         for name, least, most in (
@@ -55,11 +61,13 @@ class TrainConfig:
             held = f"--validation {self.validation:g} and --test {self.test:g}"
             return f"{held} leave too few rows to train on: together they must be at most 0.9."
         if self.keep not in KEEPS:
-            return f"--keep is {self.keep!r}: choose {' or '.join(KEEPS)}."
+            return f"--keep is {quoted(self.keep)}: choose {' or '.join(KEEPS)}."
         if self.task not in TASKS:
-            return f"--task is {self.task!r}: choose {', '.join(TASKS)}."
+            return f"--task is {quoted(self.task)}: choose {', '.join(TASKS)}."
+        if self.numbers not in NUMBERS:
+            return f"--numbers is {quoted(self.numbers)}: choose {', '.join(NUMBERS)}."
         if self.activation not in ACTIVATIONS:
-            return f"--activation is {self.activation!r}: choose {', '.join(ACTIVATIONS)}."
+            return f"--activation is {quoted(self.activation)}: choose {', '.join(ACTIVATIONS)}."
         if any(not 1 <= width <= 100_000 for width in self.hidden):
             return f"--hidden is {','.join(map(str, self.hidden[:20]))}: widths must be between 1 and 100,000."
         if len(self.hidden) > MOST_LAYERS:
@@ -68,16 +76,15 @@ class TrainConfig:
             return f"{printable(self.table, 200)}: the name of a table must be UTF-8 text. Rename the file."
         if self.strength == "auto":
             if self.penalty not in SPARSE:
-                return f"--penalty is {self.penalty!r} and --strength auto: choose --penalty {', '.join(SPARSE)}."
+                return f"--penalty is {quoted(self.penalty)} and --strength auto: choose --penalty {', '.join(SPARSE)}."
             if getattr(self, self.penalty):
                 return (
                     f"--{self.penalty} is {getattr(self, self.penalty):g} and --strength auto: leave one of them out."
                 )
             return None
         if self.strength or self.penalty:
-            return (
-                f"--penalty is {self.penalty!r} and --strength {self.strength!r}: only auto is left to a run to find."
-            )
+            given = f"--penalty is {quoted(self.penalty)} and --strength {quoted(self.strength)}"
+            return f"{given}: only auto is left to a run to find."
         if self.l1 == 0 and self.l2 == 0 and self.log == 0 and self.group == 0:
             return "Every penalty has strength 0: some penalty keeps the weights bounded; --l2 1e-6 is almost none."
         return None
@@ -98,6 +105,7 @@ def _is_text(name: str) -> bool:
 
 SPARSE = ("l1", "log", "group")
 KEEPS = ("best", "last")
+NUMBERS = ("auto", "standard", "clipped", "bins")
 TASKS = ("auto", "regression", "classification")
 ACTIVATIONS = ("tanh", "relu", "gelu", "silu", "elu", "softplus", "sigmoid")  # the MLP's, without importing JAX
 

@@ -51,6 +51,8 @@ def survey(config: TrainConfig, progress: Callable[[int], Any] | None = None) ->
         max_levels=config.max_levels,
         split=_split(config),
         progress=progress,
+        # a sparse penalty chooses among columns, not among bins
+        numbers="standard" if config.numbers == "auto" and config.is_sparse else config.numbers,
     )
     return table, found
 

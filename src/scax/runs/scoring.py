@@ -20,7 +20,7 @@ def scores(preprocess: Preprocess, z: np.ndarray, y: np.ndarray) -> dict[str, An
     classes = preprocess.schema.target.classes
     if not classes:
         return number_scores(preprocess.restore(z), preprocess.restore(y))
-    return class_scores(_probabilities(z), y.astype(int), [str(c) for c in classes])
+    return class_scores(probabilities(z), y.astype(int), [str(c) for c in classes])
 
 
 def linear_scores(
@@ -56,7 +56,7 @@ def importance(
     return [{"column": used[i].name, "rise": float(rise[i])} for i in order]
 
 
-def _probabilities(z: np.ndarray) -> np.ndarray:
+def probabilities(z: np.ndarray) -> np.ndarray:
     """p [n, classes] of raw outputs: one output stands for two classes."""
     if z.shape[1] > 1:
         return LINKS["softmax"](z)

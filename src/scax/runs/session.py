@@ -11,7 +11,7 @@ import json
 import operator
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from ..problem import Problem
 from ..regularizers import L1, L2, GroupLasso, LogSum, Regularizer, neuron_groups
 from ..sca import SCA
 from ..storage import load_checkpoint, read_info, save, save_checkpoint, write_text
+from ..storage.error_bars import ErrorBars
 from ..storage.run_files import (
     CHECKPOINT,
     ENVIRONMENT,
@@ -52,7 +53,7 @@ from ..training.scores import SCORES, score
 from ..training.stopping import Best, Stopping
 from ..training.strength import MOST_ROWS, chosen, in_use, set_aside, summary
 from . import config as configs
-from . import scoring
+from . import recipe, scoring, uncertainty
 from .checks import check_folder, check_info, check_sizes
 from .config import TrainConfig
 from .reading import HELD_OUT, SHARDS, Data, digest, read
@@ -76,7 +77,7 @@ class Session:
         self.folder, self.config, self.data = folder, config, data
         schema = data.preprocess.schema
         self.net = network((schema.width, *config.hidden, schema.outputs), config.activation)
-        loss = {"regression": losses.Squared, "binary": losses.Logistic, "multiclass": losses.Softmax}[data.task]()
+        loss = loss_of(data)
         params = self._first()
         self.path: PathSummary | None = read_path(folder) if config.strength else None
         self.problem = Problem(self.net.apply, loss, penalty(config, params, self.strength))
@@ -275,6 +276,22 @@ class Session:
             found["linear"] = line
         return found | {"test": scoring.scores(pre, z, y)}
 
+    def _error_bars(self, solution: Any) -> ErrorBars | None:
+        """What the model says of its own uncertainty, calibrated by the rows held out; None where rows allow none."""
+        if jax.process_count() > 1:
+            return None  # no process has all rows
+        rows, held = self.feed.sample(uncertainty.MOST_ROWS), self.data.held_out
+        bars = uncertainty.of_run(self.problem, self.net, solution, rows, held, self.data.rows)
+        return None if isinstance(bars, str) else bars
+
+    def _calibrated(self, bars: ErrorBars, solution: Any, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+        """How the error bars did on rows held out."""
+        pre, x, y = self.data.preprocess, x[:HELD_OUT], y[:HELD_OUT]
+        if not pre.schema.target.classes:
+            return {"intervals": uncertainty.intervals(bars, pre, x, y, SHOWN)}
+        plain = scoring.probabilities(self._outputs(solution, x))
+        return {"calibration": uncertainty.calibration(bars, plain, x, y)}
+
     def finish(self) -> dict[str, Any]:
         """Write the model and the results."""
         hosts.meet()  # all records are written
@@ -309,6 +326,9 @@ class Session:
             results["path"] = self.path
         if (rows := self.data.test or self.data.held_out) is not None:
             results |= self._judged(solution, *rows)
+        bars = self._error_bars(solution)
+        if rows is not None and bars is not None:
+            results |= self._calibrated(bars, solution, *rows)
         if not hosts.first():
             return results
         name = SCORES[self.data.task].name
@@ -320,6 +340,7 @@ class Session:
             loss=self.problem.loss,
             preprocess=self.data.preprocess,
             info=info,
+            posterior=bars,
             follow=False,
         )
         write_json(self.folder / RESULTS, results)
@@ -352,10 +373,32 @@ def penalty(config: TrainConfig, params: Any, strength: float | None = None) -> 
     return functools.reduce(operator.add, parts)
 
 
-def start(folder: Path, config: TrainConfig, table: Table, preprocess: Preprocess, command: str) -> Session:
-    """Make the run folder, with a checkpoint at step 0 in it: from the moment it is there, it can be resumed."""
+def loss_of(data: Data) -> Any:
+    """What the task's outputs are compared by."""
+    return {"regression": losses.Squared, "binary": losses.Logistic, "multiclass": losses.Softmax}[data.task]()
+
+
+def start(
+    folder: Path,
+    config: TrainConfig,
+    table: Table,
+    preprocess: Preprocess,
+    command: str,
+    auto: Collection[str] = (),
+    say: Callable[[str], object] = lambda text: None,
+) -> Session:
+    """Make the run folder, with a checkpoint at step 0 in it: from the moment it is there, it can be resumed.
+
+    The recipe decides the options named in `auto`; `say` is told where that takes time.
+    """
     with aside(folder) as working:
+        config = recipe.decided(config, preprocess, auto)
         data = read(config, table, preprocess, working)
+        if recipe.is_searched(config, auto, data.rows):
+            say(f"Choosing the strength of the L2 penalty on {len((data.held_out or ((),))[0]):,} rows held out …")
+            schema = preprocess.schema
+            net = network((schema.width, *config.hidden, schema.outputs), config.activation)
+            config = dataclasses.replace(config, l2=recipe.find_l2(config, data, net, loss_of(data)))
         session = Session(working, config, data)
         write_text(working / configs.FILE, configs.to_toml(dataclasses.asdict(config)))
         write_json(working / ENVIRONMENT, {"format": FORMAT, "command": command, **environment()})

@@ -15,7 +15,7 @@ from ..layout import Layout
 from ..losses import StackedLoss
 from ..regularizers import Regularizer
 from ..solvers import Solution, Solver, join_blocks
-from ..surrogate import LinearSurrogate, Surrogate
+from ..surrogate import AnySurrogate, LinearSurrogate, Surrogate
 
 
 @struct
@@ -115,7 +115,7 @@ class Blocks:
         chosen = jax.random.choice(self._key(n, 1), self.count, (self.active,), replace=False)
         return Partition(partition.index[chosen], partition.mask[chosen])
 
-    def own_rows(self, surrogate: Surrogate | LinearSurrogate) -> Int[Array, "c l"] | None:
+    def own_rows(self, surrogate: AnySurrogate) -> Int[Array, "c l"] | None:
         """The rows of every moving block's own mini-batch; None where all blocks see all rows."""
         if not self.own_batch or isinstance(surrogate, LinearSurrogate):
             return None
@@ -191,7 +191,7 @@ def scatter(values: Float[Array, "c b"], partition: Partition, size: int) -> Flo
 
 def solve_in_blocks(
     solver: Solver,
-    surrogate: Surrogate | LinearSurrogate,
+    surrogate: AnySurrogate,
     blocks: Blocks | None,
     partition: Partition | None,
     n: Int[Array, ""],

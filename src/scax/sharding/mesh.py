@@ -13,11 +13,11 @@ from jaxtyping import Array, Float
 from .. import checks
 from .._compat import flat_mesh, shard_map
 from ..batch import Batch, TermBatch
-from ..linearize import Linearization, MatrixFree, linearize
+from ..linearize import Linearization, linearize, linearize_along
 from ..linearize.network import NetworkFunction
 from ..solvers import Auto, Direct, Solution, Solver
 from ..solvers.plan import StepPlan
-from .shares import Shared, SharedPasses, gather_rows, own_rows
+from .shares import gather_rows, own_rows, share, share_along
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,14 +112,17 @@ class Parallel:
     def linearize(self, network: NetworkFunction, w: Float[Array, "q"], x: Any, plan: StepPlan) -> Linearization:
         """f and J on all rows, as this device and its peers hold them."""
         if self.scheme == "exact":
-            return Shared(network, w, x, plan.form, self.axis, self.units)
+            return share(network, w, x, plan.form, self.axis, self.units)
         return linearize(network, w, x, plan.form)
 
-    def passes(self, network: NetworkFunction, w: Float[Array, "q"], x: Array) -> Linearization:
-        """f, and products with J by passes of each device's rows through the network."""
+    def sample(
+        self, network: NetworkFunction, w: Float[Array, "q"], x: Any, plan: StepPlan, directions: Callable
+    ) -> tuple[Linearization, Linearization]:
+        """(f and products with J, the rows C_iJ_i), C = directions(f) being drawn for all rows everywhere."""
+        assert plan.directions is not None
         if self.scheme != "exact":
-            return MatrixFree(network, w, x)
-        return SharedPasses(network, w, x, self.axis, self.units)
+            return linearize_along(network, w, x, plan.form, directions, plan.directions)
+        return share_along(network, w, x, plan.form, directions, plan.directions, self.axis, self.units)
 
     def outputs(self, network: NetworkFunction, w: Float[Array, "q"], x: Any) -> Float[Array, "n k"]:
         """f on all rows at other weights."""

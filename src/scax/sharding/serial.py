@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxtyping import Array, Float
 
-from ..linearize import Linearization, MatrixFree, WithGram, linearize
+from ..linearize import Linearization, WithGram, linearize, linearize_along
 from ..linearize.network import NetworkFunction
 from ..solvers import Solution, Solver
 from ..solvers.plan import StepPlan
@@ -26,9 +26,13 @@ class Serial:
         lin = linearize(network, w, x, plan.form)
         return WithGram(lin) if plan.uses_gram else lin
 
-    def passes(self, network: NetworkFunction, w: Float[Array, "q"], x: Array) -> Linearization:
-        """f, and products with J by passes through the network."""
-        return MatrixFree(network, w, x)
+    def sample(
+        self, network: NetworkFunction, w: Float[Array, "q"], x: Any, plan: StepPlan, directions: Callable
+    ) -> tuple[Linearization, Linearization]:
+        """(f and products with J, the rows C_iJ_i): C = directions(f)."""
+        assert plan.directions is not None
+        whole, lin = linearize_along(network, w, x, plan.form, directions, plan.directions)
+        return whole, WithGram(lin) if plan.uses_gram else lin
 
     def outputs(self, network: NetworkFunction, w: Float[Array, "q"], x: Any) -> Float[Array, "n k"]:
         return network(w, x)

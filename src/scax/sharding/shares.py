@@ -11,13 +11,14 @@ inside `shard_map`: outputs and vectors are whole on every device.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..linearize import Dense, Linearization, MatrixFree, Structured
+from ..linearize import Dense, Directions, Linearization, MatrixFree, Passes, Structured
 from ..linearize.base import exact
 from ..linearize.network import NetworkFunction
 from ..linearize.structured import Layer, added, cross_gram
@@ -26,10 +27,9 @@ from ..linearize.structured import Layer, added, cross_gram
 class Shared(Linearization):
     """The same J as one device would have, to rounding. `gram_and_jvp` and `vjp` are one message each."""
 
-    def __init__(self, network: NetworkFunction, w: Float[Array, "q"], x: Any, form: str, axis: str, units: int):
-        self.axis, self.unit, self.size = axis, (jax.lax.axis_index(axis), units), w.shape[0]
-        n, mine = jax.tree.leaves(x)[0].shape[0], own_rows(x, axis, units)
-        self.own = own = Structured(network, w, mine, n) if form == "structured" else Dense.of(network, w, mine)
+    def __init__(self, own: Structured | Dense, n: int, axis: str, units: int):
+        """n rows, of which `own` are this device's."""
+        self.own, self.axis, self.unit, self.size = own, axis, (jax.lax.axis_index(axis), units), own.size
         layers, held = (own.layers, own.leaves) if isinstance(own, Structured) else ({}, ())
         met = [a for uses in layers.values() for use in uses for a in (use.inputs, use.sensitivities) if a is not None]
         rest = own if isinstance(own, Dense) else own.columns
@@ -133,16 +133,43 @@ class Shared(Linearization):
 class SharedPasses(Linearization):
     """f of all rows, Jδ and Jᵀv, each device passing its own rows forward and backward."""
 
-    def __init__(self, network: NetworkFunction, w: Float[Array, "q"], x: Array, axis: str, units: int):
-        self.axis, self.unit, self.size = axis, (jax.lax.axis_index(axis), units), w.shape[0]
-        self.own = MatrixFree(network, w, own_rows(x, axis, units))
-        self.outputs = gather_rows([self.own.outputs], axis, x.shape[0])[0]
+    def __init__(self, own: Linearization, n: int, axis: str, units: int):
+        self.own, self.axis, self.unit, self.size = own, axis, (jax.lax.axis_index(axis), units), own.size
+        self.outputs = gather_rows([own.outputs], axis, n)[0]
 
     def jvp(self, delta):
         return gather_rows([self.own.jvp(delta)], self.axis, self.outputs.shape[0])[0]
 
     def vjp(self, v):
         return jax.lax.psum(self.own.vjp(_own(v, 0, self.unit)), self.axis)
+
+
+def share(network: NetworkFunction, w: Float[Array, "q"], x: Any, form: str, axis: str, units: int) -> Shared:
+    """f and J on all rows, each device having passed its own."""
+    n, mine = jax.tree.leaves(x)[0].shape[0], own_rows(x, axis, units)
+    own = Structured.of(network, w, mine, n) if form == "structured" else Dense.of(network, w, mine)
+    return Shared(own, n, axis, units)
+
+
+def share_along(
+    network: NetworkFunction,
+    w: Float[Array, "q"],
+    x: Any,
+    form: str,
+    directions: Callable,
+    r: int,
+    axis: str,
+    units: int,
+) -> tuple[SharedPasses, Shared]:
+    """(f and products with J, the rows C_iJ_i) on all rows, C = directions(f)."""
+    n, mine = jax.tree.leaves(x)[0].shape[0], own_rows(x, axis, units)
+    own = Passes(network, w, mine, n, r) if form == "structured" else MatrixFree(network, w, mine)
+    whole = SharedPasses(own, n, axis, units)
+    c = own_rows(directions(whole.outputs), axis, units)
+    if isinstance(own, Passes):
+        return whole, Shared(own.along(c), n, axis, units)
+    dense = Dense.of(Directions.of(network), w, (mine, c))
+    return whole, Shared(Dense(jnp.zeros_like(dense.outputs), dense.matrix), n, axis, units)
 
 
 #: Columns of a materialized Jacobian up to which all devices get all of them, which saves a message.

@@ -13,4 +13,5 @@ from .direct import Direct as Direct
 from .fista import Fista as Fista
 from .plan import StepPlan as StepPlan
 from .plan import plan_step as plan_step
+from .quadratic import QuadraticModel as QuadraticModel
 from .semismooth import Semismooth as Semismooth

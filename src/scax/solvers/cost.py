@@ -4,6 +4,7 @@ The constants were measured in float32 on one thread of a CPU; `python -m benchm
 """
 
 import dataclasses
+import math
 
 from ..linearize.structured import WRITE, Plan
 from ..problem import Problem
@@ -18,6 +19,10 @@ STIFF = 4
 NEWTON_ITERATIONS = 4
 #: Several directions at once through every layer: many small products take this many times as long as a large one.
 SEVERAL = 8
+#: A step's rules and the dispatch of its many small operations take as long as so many multiply-adds.
+OVERHEAD = 5e5
+#: Passes over the batch that every step takes, forward or backward, beside those of its linear algebra.
+PASSES = 6
 #: Above this many numbers an array is not materialized (1 GB in float32).
 LARGEST_ARRAY = 2**28
 
@@ -84,3 +89,10 @@ def costs(dimensions: Dimensions) -> dict[str, Cost]:
             work += SEVERAL * r * (2 * q + dimensions.rows * one_pass)
         table["structured"] = Cost(work + small, max(largest, (m + r) ** 2))
     return table
+
+
+def step_cost(dimensions: Dimensions) -> float:
+    """Multiply-adds of a whole step by the cheapest solver, infinite where nothing fits."""
+    fitting = [cost.multiply_adds for name, cost in costs(dimensions).items() if cost.feasible and name != "cg"]
+    one_pass = dimensions.weights if dimensions.plan is None else dimensions.plan.one_pass
+    return OVERHEAD + PASSES * dimensions.rows * one_pass + min(fitting, default=math.inf)

@@ -24,6 +24,7 @@ def explain(
     full: bool = False,
     rules: str = "",
     curvature: str | int = "exact",
+    whole_memory: bool = False,
 ) -> str:
     """The sizes of a step on inputs `x`, the solver and the reason, what each solver would cost, and how the network
     was read. `blocks` are their number, what they are made of and the weights in the largest; `rules` is a line about
@@ -37,7 +38,16 @@ def explain(
     width = None if blocks is None else blocks[2]
     inputs = x if pairs is None else problem.rows(Batch(x, jnp.zeros((n, 1)), None, pairs))[0]
     plan = plan_step(
-        solver, network, w, inputs, rows, memory_rows=memory_rows, block_width=width, full=full, curvature=curvature
+        solver,
+        network,
+        w,
+        inputs,
+        rows,
+        memory_rows=memory_rows,
+        block_width=width,
+        full=full,
+        curvature=curvature,
+        whole_memory=whole_memory,
     )
     outputs, sizes = plan.dimensions.outputs, plan.dimensions
 
@@ -58,7 +68,7 @@ def explain(
     if rules:
         lines.append(f"rules: {rules}")
     lines.append(f"solver {plan.solver.name}: {plan.reason}")
-    if problem.regularizer.is_smooth and not full:
+    if problem.regularizer.is_smooth and not full and not whole_memory:
         lines += [f"  {name}: {cost}" for name, cost in sorted(costs(sizes).items())]
     if sizes.plan is not None and plan.form == "structured":
         lines += ["network:", *(f"  {line}" for line in sizes.plan.describe(rows, outputs))]

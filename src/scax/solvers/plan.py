@@ -1,19 +1,22 @@
 """How a step is solved, decided from shapes alone: the solver, the form of J, and whether JJᵀ is formed."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
 from jaxtyping import Array, Float
 
-from ..linearize.network import Directions, NetworkFunction
+from ..linearize.network import NetworkFunction
 from ..linearize.structured import Plan, one_row
 from .base import Solver
 from .closed_form import ClosedForm
-from .cost import Dimensions
+from .cost import Dimensions, step_cost
+from .quadratic import QuadraticModel
 
-#: L·K equations above which `curvature="auto"` samples.
-MANY_EQUATIONS = 2048
+#: How many times the price of one sampled direction per row an exact step must be for `curvature="auto"` to sample;
+#: with a quadratic loss, whose targets may have no noise, exact steps gain several times as much (docs/outputs.md).
+CHEAPER, CHEAPER_QUADRATIC = 8.0, 32.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +44,7 @@ def plan_step(
     own_batches: bool = False,
     full: bool = False,
     curvature: str | int = "exact",
+    whole_memory: bool = False,
 ) -> StepPlan:
     """The plan for inputs `x` that make `rows` rows of the loss and the neighbor pairs.
 
@@ -48,23 +52,30 @@ def plan_step(
     block_width  weights in a block; None where all weights are solved for at once
     own_batches  every block differentiates its own rows alone
     full         the loss is linearized as well
+    whole_memory a matrix of all past curvature is part of the problem
     curvature    "exact", "auto", or a number of sampled directions per row
     """
-    outputs, inputs = jax.eval_shape(network, w, x).shape[1], x
+    outputs = jax.eval_shape(network, w, x).shape[1]
     width = w.shape[0] if block_width is None else block_width
     dimensions = Dimensions(network.problem, rows, outputs, width)
     if full:
         return StepPlan(ClosedForm(), "the full linearization is solved by one prox", "matrix-free", False, dimensions)
-    directions, why = choose_curvature(curvature, rows, outputs)
-    if directions is not None:
-        network, outputs = Directions.of(network), directions
-        inputs = (x, jax.ShapeDtypeStruct((x.shape[0], directions, dimensions.outputs), w.dtype))
-        dimensions = Dimensions(network.problem, rows, outputs, width, is_quadratic=True)
-    if block_width is None:
-        memory_rows = -(-memory_rows // outputs)
+    if whole_memory:
+        reason = f"past curvature is a matrix of {width}×{width} numbers, which one Cholesky solves with"
+        return StepPlan(QuadraticModel(), reason, "dense", False, dimensions)
+
+    def sized(directions: int | None) -> Dimensions:
+        """With so many directions per row, or exact Hessians."""
+        seen = outputs if directions is None else directions
+        own = dataclasses.replace(dimensions, outputs=seen, is_quadratic=None if directions is None else True)
+        if block_width is not None:
+            return own
         # derivatives of a network are not read as layers: J of several terms is materialized
-        plan = None if len(network.problem.names) > 1 else _read(network, w, inputs, rows)
-        dimensions = dataclasses.replace(dimensions, plan=plan, memory_rows=memory_rows)
+        plan = None if len(network.problem.names) > 1 else _read(network, w, x, rows, directions)
+        return dataclasses.replace(own, plan=plan, memory_rows=-(-memory_rows // seen))
+
+    directions, why = choose_curvature(curvature, rows, outputs, sized)
+    dimensions = sized(directions)
     choice = solver.choose(dimensions)
     form = choice.solver.form
     if block_width is not None:
@@ -73,22 +84,23 @@ def plan_step(
     return StepPlan(choice.solver, choice.reason, form, uses_gram, dimensions, directions, why)
 
 
-def _read(network: NetworkFunction, w: Any, x: Any, rows: int) -> Plan:
+def _read(network: NetworkFunction, w: Any, x: Any, rows: int, directions: int | None) -> Plan:
     leaves = jax.eval_shape(network.split, w)
-    return Plan.of(network, leaves, one_row(x), rows)
+    return Plan.of(network, leaves, one_row(x), rows, directions)
 
 
-def choose_curvature(curvature: str | int, rows: int, outputs: int) -> tuple[int | None, str]:
-    """(directions sampled per row, why); None for the exact Hessian."""
+def choose_curvature(
+    curvature: str | int, rows: int, outputs: int, sized: Callable[[int | None], Dimensions]
+) -> tuple[int | None, str]:
+    """(directions sampled per row, why); None for the exact Hessian. `sized` gives a step's sizes with either."""
     if curvature == "exact":
         return None, "asked for"
     if outputs == 1:
         return None, "one output has one direction"
     if isinstance(curvature, str):
-        equations = rows * outputs
-        if equations <= MANY_EQUATIONS:
-            return None, f"L·K = {equations} equations are few"
-        return 1, f"L·K = {equations} equations are many, and one random direction a row leaves L = {rows}"
+        exact, sampled, is_quadratic = step_cost(sized(None)), step_cost(sized(1)), sized(None).takes_one_solve
+        how = f"L·K = {rows * outputs:,} equations make a step {exact / sampled:.2g} times the price of L = {rows:,}"
+        return (1 if exact > (CHEAPER_QUADRATIC if is_quadratic else CHEAPER) * sampled else None), how
     if curvature >= outputs:
         return None, f"{curvature} directions are no fewer than K = {outputs} outputs"
     return int(curvature), "asked for"

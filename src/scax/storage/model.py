@@ -13,6 +13,7 @@ import numpy as np
 from ..tables.preprocess import Preprocess, Tally
 from . import network
 from .container import read, write
+from .error_bars import ErrorBars
 from .errors import FileError
 
 KIND = "model"
@@ -45,6 +46,7 @@ class Model:
     link: str
     preprocess: Preprocess | None = None
     info: dict[str, Any] = dataclasses.field(default_factory=dict)
+    error_bars: ErrorBars | None = None
 
     def __repr__(self) -> str:
         weights = sum(weight.size + bias.size for weight, bias in self.layers)
@@ -93,8 +95,12 @@ class Model:
         return (self._prediction(z) for z in self._outputs(x, tally))
 
     def _outputs(self, x: Any, tally: Tally | None) -> Iterator[np.ndarray]:
+        return map(self.encoded_outputs, self._encoded(x, tally))
+
+    def _encoded(self, x: Any, tally: Tally | None) -> Iterator[np.ndarray]:
+        """Rows as the network takes them, a block at a time."""
         if self.preprocess is not None:
-            parts = self.preprocess.parts(x, tally)
+            return self.preprocess.parts(x, tally)
         else:
             encoded = np.asarray(x)
             if encoded.ndim != 2 or encoded.shape[1] != self.widths[0] or encoded.dtype.kind not in "fiub":
@@ -102,8 +108,7 @@ class Model:
                     f"x has shape {encoded.shape} and type {encoded.dtype}: this model takes numbers of shape "
                     f"(n, {self.widths[0]})."
                 )
-            parts = [encoded]
-        return map(self.encoded_outputs, parts)
+            return iter([encoded])
 
     def encoded_outputs(self, x: np.ndarray) -> np.ndarray:
         """Raw outputs [n, k] of rows that are encoded already, [n, d]."""
@@ -125,12 +130,52 @@ class Model:
             return self.preprocess.restore(y)
         return y[:, 0] if y.shape[1] == 1 else y
 
-    def predict_proba(self, x: Any, tally: Tally | None = None) -> np.ndarray:
-        """Probabilities [n, classes], columns in the order of `classes`."""
+    def predict_interval(self, x: Any, coverage: float = 0.95, tally: Tally | None = None) -> np.ndarray:
+        """[n, 2] (or [n, k, 2]) bounds that hold the share `coverage` of new targets, in the target's units."""
+        bars = self._need_error_bars()
+        if self.classes:
+            raise ValueError("This model predicts classes, which have no interval: use predict_proba(calibrated=True).")
+        parts = [bars.interval(part, coverage) for part in self._encoded(x, tally)]
+        return self._restored(np.concatenate(parts))
+
+    def predict_std(self, x: Any, tally: Tally | None = None) -> np.ndarray:
+        """The standard deviation of y around `predict`: noise, and what the network may be off."""
+        bars = self._need_error_bars()
+        std = np.concatenate([bars.predict(part)[1] for part in self._encoded(x, tally)])
+        return std[:, 0] * self._unit if std.shape[1] == 1 else std * self._unit
+
+    def _need_error_bars(self) -> ErrorBars:
+        if self.error_bars is None:
+            raise ValueError(
+                "This model has no error bars: save it with scax.save(..., posterior=scax.posterior(...))."
+            )
+        return self.error_bars
+
+    def _restored(self, bounds: np.ndarray) -> np.ndarray:
+        """Bounds [n, k, 2] in the target's units."""
+        if self.preprocess is not None:
+            n, k, _ = bounds.shape
+            ends = [np.reshape(self.preprocess.restore(bounds[:, :, i]), (n, k)) for i in range(2)]
+            bounds = np.stack(ends, axis=2)
+        return bounds[:, 0] if bounds.shape[1] == 1 else bounds
+
+    @property
+    def _unit(self) -> float:
+        return 1.0 if self.preprocess is None else self.preprocess.target_scale
+
+    def predict_proba(self, x: Any, tally: Tally | None = None, *, calibrated: bool = False) -> np.ndarray:
+        """Probabilities [n, classes], columns in the order of `classes`; `calibrated`: corrected by the error bars."""
         if not self.classes:
             raise ValueError("This model predicts numbers, not classes: use predict.")
+        if calibrated:
+            bars = self._need_error_bars()
+            return np.concatenate([bars.probabilities(part) for part in self._encoded(x, tally)])
         p = network.LINKS[self.link](self.outputs(x, tally))
         return np.concatenate([1 - p, p], axis=1) if p.shape[1] == 1 else p
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the model as one file, which `scax.load` reads."""
+        write_model(path, self)
 
     def to_onnx(self, path: str | os.PathLike) -> None:
         """Write the model, its preprocessing included, as ONNX (needs the extra: pip install 'scax[onnx]').
@@ -153,13 +198,15 @@ def save(
     loss: Any = None,
     preprocess: Preprocess | None = None,
     info: dict[str, Any] | None = None,
+    posterior: Any = None,
     follow: bool = True,
 ) -> None:
     """Save an MLP with its weights, and the preprocessing of its tables if it has one, as one file.
 
     `loss` (an instance or its name) says what the outputs mean: Logistic and Softmax give classes, Poisson a rate; None
-    follows the preprocessing's target, or stands for numbers. `info` holds JSON values for people. Where `path` is a
-    symbolic link, the file that it points to is replaced, or with `follow=False` the link itself.
+    follows the preprocessing's target, or stands for numbers. `info` holds JSON values for people; `posterior` is what
+    `scax.posterior` gave for this network, or ErrorBars: the file then predicts intervals, with NumPy alone. Where
+    `path` is a symbolic link, the file that it points to is replaced, or with `follow=False` the link itself.
 
     >>> import tempfile
     >>> scax.save(tempfile.mkdtemp() + "/model.safetensors", net, params, info={"trained on": "forty rows"})
@@ -171,7 +218,9 @@ def save(
             "scax.storage.save_checkpoint."
         )
     layers = tuple((np.asarray(layer["weight"]), np.asarray(layer["bias"])) for layer in params)
-    model = Model(layers, net.activation, net.output, _link(loss, preprocess, net), preprocess, dict(info or {}))
+    bars = posterior if posterior is None or isinstance(posterior, ErrorBars) else posterior.error_bars(net)
+    link = _link(loss, preprocess, net)
+    model = Model(layers, net.activation, net.output, link, preprocess, dict(info or {}), bars)
     _check(model, tuple(net.widths), "The model")
     write_model(path, model, follow=follow)
 
@@ -192,6 +241,9 @@ def write_model(path: str | os.PathLike, model: Model, *, follow: bool = True) -
         "preprocess": None if model.preprocess is None else model.preprocess.to_json(),
         "info": model.info,
     }
+    if model.error_bars is not None:
+        description["error_bars"], more = model.error_bars.to_arrays()
+        arrays |= more
     write(path, KIND, description, arrays, follow=follow)
 
 
@@ -216,7 +268,9 @@ def load(path: str | os.PathLike) -> Model:
         )
         found = contents.description["preprocess"]
         preprocess = None if found is None else Preprocess.from_json(found)
-        model = Model(layers, about["activation"], about["output"], about["link"], preprocess, dict(info))
+        bars = contents.description.get("error_bars")
+        bars = None if bars is None else ErrorBars.from_arrays(bars, contents.arrays)
+        model = Model(layers, about["activation"], about["output"], about["link"], preprocess, dict(info), bars)
         _check(model, widths, str(path))
     except FileError:
         raise
@@ -251,6 +305,11 @@ def _check(model: Model, widths: tuple[int, ...], what: str) -> None:
     for name, table in (("activation", network.ACTIVATIONS), ("output", network.ACTIVATIONS), ("link", network.LINKS)):
         if getattr(model, name) not in table:
             raise FileError(f"{what} has the {name} {getattr(model, name)!r}, which this scax does not know.")
+    bars = model.error_bars
+    if bars is not None:
+        inside = {(jacobian.layers[0][0].shape[0], len(jacobian.offset)) for jacobian, _ in bars.members}
+        if inside != {(widths[0], widths[-1])} or (bars.noise is None) != (model.link in ("logistic", "softmax")):
+            raise FileError(f"{what} has error bars of another network.")
     if model.preprocess is not None:
         schema = model.preprocess.schema
         if (schema.width, schema.outputs) != (widths[0], widths[-1]):

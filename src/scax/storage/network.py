@@ -32,6 +32,24 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "linear": lambda a: a,
 }
 
+#: their derivatives; at its kink relu's is 0, as JAX has it
+SLOPES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "tanh": lambda a: 1 - np.tanh(a) ** 2,
+    "relu": lambda a: (a > 0).astype(a.dtype),
+    "gelu": lambda a: _gelu_slope(a),
+    "silu": lambda a: _sigmoid(a) * (1 + a * (1 - _sigmoid(a))),
+    "elu": lambda a: np.where(a > 0, 1, np.exp(np.minimum(a, 0))),
+    "softplus": _sigmoid,
+    "sigmoid": lambda a: _sigmoid(a) * _sigmoid(-a),
+    "linear": np.ones_like,
+}
+
+
+def _gelu_slope(a):
+    root = np.sqrt(2 / np.pi)
+    t = np.tanh(root * (a + 0.044715 * a**3))
+    return 0.5 * (1 + t) + 0.5 * a * (1 - t**2) * root * (1 + 3 * 0.044715 * a**2)
+
 
 def _softmax(z):
     e = np.exp(z - z.max(axis=1, keepdims=True))
@@ -65,3 +83,34 @@ def forward(
             weight, bias = layers[-1]
             parts.append(ACTIVATIONS[output](a @ weight + bias))
     return np.concatenate(parts)
+
+
+def last_hidden(layers: Sequence[tuple[np.ndarray, np.ndarray]], activation: str, x: np.ndarray) -> np.ndarray:
+    """What the last layer sees of rows: hidden units, or the inputs where there are none."""
+    return forward(layers[:-1], activation, activation, x) if len(layers) > 1 else x
+
+
+def jacobian(
+    layers: Sequence[tuple[np.ndarray, np.ndarray]], activation: str, output: str, x: np.ndarray, last: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs [n, k] and their derivatives [n, k, Q] by the weights, in the order in which training flattens them:
+    layer by layer, its bias, then its weight. `last`: by those of the last layer alone."""
+    inputs, slopes = [], []
+    a = x.astype(layers[0][0].dtype, copy=False)
+    with np.errstate(over="ignore", under="ignore"):
+        for i, (weight, bias) in enumerate(layers):
+            name = activation if i + 1 < len(layers) else output
+            inputs.append(a)
+            h = a @ weight + bias
+            a = ACTIVATIONS[name](h)
+            slopes.append(SLOPES[name](h))
+    n, k = a.shape
+    g = slopes[-1][:, :, None] * np.eye(k, dtype=a.dtype)  # ∂z/∂h [n, k, outputs of the layer]
+    parts: list[np.ndarray] = []
+    for i in reversed(range(len(layers))):
+        by_weight = inputs[i][:, None, :, None] * g[:, :, None, :]
+        parts[:0] = [g, by_weight.reshape(n, k, -1)]
+        if last or i == 0:
+            break
+        g = (g @ layers[i][0].T) * slopes[i - 1][:, None, :]
+    return a, np.concatenate(parts, axis=2)

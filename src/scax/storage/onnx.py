@@ -83,10 +83,34 @@ def _inputs(graph: _Graph, model: Model) -> str:
         filled = graph.node("Where", missing, graph.constant(pre.median[plain]), numbers)
         centered = graph.node("Sub", filled, graph.constant(pre.mean[plain]))
         scaled = graph.node("Div", centered, graph.constant(pre.scale[plain]))
+        limit = np.zeros(len(used)) if pre.limit is None else pre.limit
+        if limit.any():
+            scaled = _clipped(graph, scaled, limit[plain])
         parts += [graph.node("Cast", value, to=graph.types.FLOAT) for value in (scaled, missing)]
+        if any(c.edges for c in used):
+            parts.append(_bins(graph, filled, [used[j] for j in plain]))
     parts += [_levels(graph, c, _input_name(c.name, i)) for i, c in enumerate(used) if c.kind == "category"]
     joined = graph.node("Concat", *parts, axis=1)
     return graph.node("Gather", joined, graph.constant(np.array(_places(used), np.int64)), axis=1)
+
+
+def _clipped(graph: _Graph, z: str, limit: np.ndarray) -> str:
+    """z/√(1 + (z/limit)²), where a limit is set."""
+    share = graph.node("Div", z, graph.constant(np.where(limit > 0, limit, np.inf)))
+    square = graph.node("Add", graph.node("Mul", share, share), graph.constant(np.float64(1)))
+    return graph.node("Div", z, graph.node("Sqrt", square))
+
+
+def _bins(graph: _Graph, values: str, columns: list[Column]) -> str:
+    """The places within all bins, float [n, bins]."""
+    which = np.array([j for j, c in enumerate(columns) for _ in c.edges[1:]], np.int64)
+    low = np.array([edge for c in columns for edge in c.edges[:-1]])
+    size = np.array([step for c in columns for step in np.diff(c.edges)])
+    each = graph.node("Gather", values, graph.constant(which), axis=1)
+    share = graph.node("Div", graph.node("Sub", each, graph.constant(low)), graph.constant(size))
+    zero, one, half = (graph.constant(np.float64(v)) for v in (0, 1, 0.5))
+    within = graph.node("Sub", graph.node("Min", graph.node("Max", share, zero), one), half)
+    return graph.node("Cast", within, to=graph.types.FLOAT)
 
 
 def _levels(graph: _Graph, column: Column, name: str) -> str:
@@ -98,16 +122,17 @@ def _levels(graph: _Graph, column: Column, name: str) -> str:
 
 
 def _places(used: tuple[Column, ...]) -> list[int]:
-    """Where each feature of the schema lies among [numbers, their indicators, levels of each category]."""
+    """Where each feature of the schema lies among [numbers, their indicators, bins, levels of each category]."""
     plain = [c for c in used if c.kind != "category"]
-    places, number, level = [], 0, 2 * len(plain)
+    places, number, place = [], 0, 2 * len(plain)
+    level = place + sum(len(c.edges[1:]) for c in plain)
     for c in used:
         if c.kind == "category":
             places += range(level, level + c.width)
             level += c.width
         else:
-            places += [number, len(plain) + number] if c.indicator else [number]
-            number += 1
+            places += [number, *range(place, place + len(c.edges[1:]))] + [len(plain) + number] * c.indicator
+            place, number = place + len(c.edges[1:]), number + 1
     return places
 
 

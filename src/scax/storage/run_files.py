@@ -78,6 +78,26 @@ class Importance(TypedDict):
     rise: float
 
 
+class IntervalSummary(TypedDict):
+    """How intervals did on rows that the model was not trained on: covered shares, and bounds at 0.95."""
+
+    rows: Count
+    levels: list[float]
+    covered: list[float]
+    width: float
+    lower: list[float]
+    upper: list[float]
+
+
+class CalibrationSummary(TypedDict):
+    """How probabilities did there, as the network gives them and corrected; a bin is confidence, share right, rows."""
+
+    rows: Count
+    log_loss: list[Number]
+    error: list[float]
+    bins: list[list[list[float]]]
+
+
 class TrainResults(TypedDict):
     """results.json of a finished training."""
 
@@ -96,6 +116,8 @@ class TrainResults(TypedDict):
     importance: NotRequired[list[Importance]]
     outputs: NotRequired[Matrix]
     truth: NotRequired[list[float]]
+    intervals: NotRequired[IntervalSummary]
+    calibration: NotRequired[CalibrationSummary]
 
 
 class Dataset(TypedDict):
@@ -243,6 +265,15 @@ def read_results(folder: Path) -> TrainResults | None:
     if "outputs" in found:
         _require(path, "truth" in found, "it has outputs and no truth")
         _check_outputs(path, found["outputs"], found.get("truth", []), found["network"][-1], found["task"])
+    if "intervals" in found:
+        ends, shown = found["intervals"], len(found.get("truth", []))
+        _require(path, len(ends["lower"]) == len(ends["upper"]) == shown, "intervals has not two bounds for each row")
+        _require(path, len(ends["levels"]) == len(ends["covered"]) > 0, "intervals has not one share for each level")
+    if "calibration" in found:
+        bins = found["calibration"]["bins"]
+        _require(path, len(bins) == 2 and all(len(b) == 3 for part in bins for b in part), "calibration has odd bins")
+        for name in ("log_loss", "error"):
+            _require(path, len(found["calibration"][name]) == 2, f"calibration has not two values of {name}")
     return found
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from ..batch import Batch, Pairs, TermBatch
 from ..linearize import Linearization
-from ..linearize.base import exact
+from ..linearize.base import exact, symmetric_product
 from ..problem import Problem
 from .sampled import SampledCurvature
 
@@ -30,7 +30,7 @@ class LinearizedBatch:
     targets: Float[Array, "l _"]  # of several terms with the term's number beside them
     shares: Float[Array, "l"]  # Σ = 1, or Σ of the terms' weights
     outputs_at: Callable[[Float[Array, "q"]], Float[Array, "n k"]]  # f of all rows at other weights
-    sampled: SampledCurvature | None = None  # where a few directions stand for each row's Hessian
+    sampled: SampledCurvature | None = None  # where a few directions C_i stand for each row's Hessian
 
     @staticmethod
     def of(
@@ -40,25 +40,22 @@ class LinearizedBatch:
         pairs: Pairs | None,
         lin: Linearization,
         outputs_at: Callable[[Float[Array, "q"]], Float[Array, "n k"]],
-        sample: Callable[[Float[Array, "n k"], Float[Array, "l k"]], Linearization] | None = None,
+        sampled: Linearization | None = None,
     ) -> "LinearizedBatch":
-        """The targets are brought into the outputs' own shape and precision; `sample` gives J̃ of outputs and targets,
-        where curvature is sampled."""
+        """The targets are brought into the outputs' own shape and precision; `sampled` are the rows C_iJ_i."""
         targets = problem.targets(batch, lin.outputs.shape[1], lin.outputs.dtype)
-        here = LinearizedBatch(
-            problem.on(batch), w, batch, pairs, lin, targets, problem.shares(batch, w.dtype), outputs_at
-        )
-        return here if sample is None else here._sampled(sample(lin.outputs, targets))
+        shares = problem.shares(batch, w.dtype)
+        return LinearizedBatch(problem.on(batch), w, batch, pairs, lin, targets, shares, outputs_at)._with(sampled)
 
-    def _sampled(self, lin: Linearization) -> "LinearizedBatch":
-        """The same with J̃ in place of the loss's Hessian."""
-        exact = dataclasses.replace(self, sampled=None)
-        return dataclasses.replace(self, sampled=SampledCurvature(lin, exact.gradient()))
+    def _with(self, sampled: Linearization | None) -> "LinearizedBatch":
+        """The same, these rows in place of the loss's Hessian; the gradient, which many ask for, is found once."""
+        part = None if sampled is None else SampledCurvature(sampled, self.gradient())
+        return dataclasses.replace(self, sampled=part)
 
     def with_weights(self, weights: Float[Array, "terms"]) -> "LinearizedBatch":
         """The same with other weights of the terms."""
-        here = dataclasses.replace(self, shares=self.problem.shares(self.batch, self.w.dtype, weights))
-        return here if here.sampled is None else here._sampled(here.sampled.lin)
+        here = dataclasses.replace(self, shares=self.problem.shares(self.batch, self.w.dtype, weights), sampled=None)
+        return here if self.sampled is None else here._with(self.sampled.lin)
 
     def term_losses(self) -> dict[str, Float[Array, ""]]:
         """Each term's average loss at w_n, without its weight."""
@@ -173,6 +170,13 @@ class LinearizedBatch:
             slope = slope + regularizer.nonsmooth(self.w + delta) - regularizer.nonsmooth(self.w)
         ridge = regularizer.ridge
         return -(slope + ridge * (self.w @ delta)) / 2, (bend + ridge * (delta @ delta)) / 2
+
+    @exact
+    def gauss_newton(self) -> Float[Array, "q q"]:
+        """JᵀWJ, W = s½H with H's diagonal alone: half of the average loss's Hessian, the network linearized."""
+        root = jnp.sqrt(self.shares[:, None] * self._half_hessian())
+        rows = (root[:, :, None] * self.lin.jacobian()[: self.batch.size]).reshape(-1, self.w.shape[0])
+        return symmetric_product(rows.T)
 
     @exact
     def weighted_rows(self, few: int, seed: Int[Array, ""]) -> Float[Array, "p q"]:

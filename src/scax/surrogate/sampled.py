@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from .._struct import struct
-from ..linearize import Linearization, WithGram
+from ..linearize import Linearization
 from ..losses import Loss
 
 #: All draws of directions come from this key and the number of the step.
@@ -50,11 +50,3 @@ class HalfSquare(Loss):
 def step_key(n: Int[Array, ""]) -> Array:
     """The key of step n's directions: of the step alone, so that a resumed run draws what an uninterrupted one does."""
     return jax.random.fold_in(jax.random.key(SEED), n)
-
-
-def at_rest(lin: Linearization) -> Linearization:
-    """The same J̃ with outputs zero: what the directions show is the change."""
-    lin.outputs = jnp.zeros_like(lin.outputs)
-    if isinstance(lin, WithGram):
-        lin.base.outputs = lin.outputs
-    return lin

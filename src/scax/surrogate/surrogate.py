@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from ..linearize import Linearization, WithMemoryRows, WithPairs
 from ..regularizers import Regularizer
+from ..rules.curvature_memory import CurvatureMatrix
 from ..rules.rules import Proposal
 from .datafit import Datafit
 from .linearized_batch import LinearizedBatch
@@ -52,6 +53,22 @@ class LinearSurrogate:
         return LinearSurrogate(
             self.w[index] * mask, self.linear[index] * mask, self.curvature, self.regularizer.take(index)
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class QuadraticSurrogate:
+    """cᵀδ + δᵀCδ + μ‖δ‖²: the loss in its own quadratic model, C = JᵀWJ + ςA, where A is all of past curvature."""
+
+    rest: LinearSurrogate
+    matrix: Float[Array, "q q"]
+
+    @property
+    def w(self) -> Vector:
+        return self.rest.w
+
+    def value(self, delta: Vector) -> Float[Array, ""]:
+        """The problem's value at w_n + δ, up to terms that do not depend on δ."""
+        return self.rest.value(delta) + delta @ self.matrix @ delta
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,6 +148,10 @@ class Surrogate:
         return dataclasses.replace(self, datafit=self.datafit.on(rows), lin=self.lin.on(rows))
 
 
+#: The convex problem of a step.
+AnySurrogate = Surrogate | LinearSurrogate | QuadraticSurrogate
+
+
 def build_surrogate(
     here: LinearizedBatch, proposal: Proposal, memory: Vector | None, carried: Vector | None
 ) -> Surrogate:
@@ -155,6 +176,17 @@ def build_surrogate(
     w = w if center is None else w + center
     surrogate = Surrogate.of(datafit, lin, w, past, None, proposal.damping, regularizer)
     return dataclasses.replace(surrogate, center=center)
+
+
+def build_quadratic_surrogate(
+    here: LinearizedBatch, proposal: Proposal, memory: Vector | None, carried: Vector | None
+) -> QuadraticSurrogate:
+    """The same beside the matrix of past curvature: A holds this batch with the share s, so that JᵀWJ + ςA_{n−1} is
+    A_n/s."""
+    assert isinstance(proposal.memory, CurvatureMatrix)
+    regularizer = here.problem.regularizer.majorizer(here.w)
+    rest = _rest(here.w, regularizer, proposal.damping, here.gradient(), None)
+    return QuadraticSurrogate(rest, proposal.memory.matrix / proposal.memory.share)
 
 
 def build_linear_surrogate(

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from .._text import quoted
 from .errors import TableError
 
 BLOCK = 8 << 20  # bytes read at a time
@@ -205,5 +206,5 @@ def _encoding(encoding: str, name: str) -> str:
     except (LookupError, UnicodeError):
         pass
     raise TableError(
-        f"{name} cannot be read as {encoding!r}: use utf-8, latin-1 or cp1252, or convert the file to UTF-8."
+        f"{name} cannot be read as {quoted(encoding)}: use utf-8, latin-1 or cp1252, or convert the file to UTF-8."
     )

@@ -1,5 +1,6 @@
 """The schema and the statistics of a table, from one pass over it."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import infer
+from .encode import BINS, KINDS, LIMIT, MOST_BINNED, Sorted
 from .errors import TableError, near
 from .preprocess import Preprocess
 from .schema import TASKS, Column, Schema
@@ -15,6 +17,8 @@ from .survey import TEXTS, Survey, Tallied
 from .table import Table
 
 MOST_WARNINGS = 20
+#: Rows to train on from which numbers are clipped and have bins, and bytes that the encoded table may then take.
+MANY_ROWS, MOST_BYTES = 1000, 400 << 20
 
 
 def fit(
@@ -26,9 +30,12 @@ def fit(
     max_levels: int,
     split: Split,
     progress: Callable[[int], Any] | None,
+    numbers: str = "standard",
 ) -> Preprocess:
     """See Preprocess.fit."""
     _check(table, target, task, drop, categories, max_levels)
+    if numbers not in ("auto", *KINDS):
+        raise TableError(f"numbers={numbers!r} is not known: use 'auto', {', '.join(map(repr, KINDS))}.")
     names = tuple(name for name in table.columns if name not in set(drop))
     chosen = {target, *categories}
     survey = Survey.of(table, names, target, split, lambda name: name in chosen or infer.is_id(name), progress)
@@ -56,12 +63,39 @@ def fit(
             f"{table.name} has no column to predict {target!r} from: all others are constant, ids or dropped."
         )
     medians = _medians(survey.sample)
-    numbers = [_statistics(c, survey, float(medians[place[c.name]])) for c in schema.used]
-    median, mean, scale = (np.array(column, np.float64) for column in zip(*numbers, strict=True))
+    statistics = [_statistics(c, survey, float(medians[place[c.name]])) for c in schema.used]
+    median, mean, scale = (np.array(column, np.float64) for column in zip(*statistics, strict=True))
+    limit, kind = np.zeros(len(median)), _kind(numbers, schema, survey.train_rows)
+    if kind != "standard":
+        edges: dict[str, tuple[float, ...]] = {}
+        for j, c in enumerate(schema.used):
+            sample = survey.sample[:, place[c.name]]
+            sample = sample[np.isfinite(sample)]
+            if c.kind == "number" and len(sample):
+                mean[j], scale[j], limit[j], edges[c.name] = _robust(Sorted.of(sample), kind)
+        with_bins = (dataclasses.replace(c, edges=edges.get(c.name, ())) for c in schema.columns)
+        schema = dataclasses.replace(schema, columns=tuple(with_bins))
     if goal.task == "classification":
-        return Preprocess(schema, median, mean, scale)
+        return Preprocess(schema, median, mean, scale, limit=limit)
     found = survey.columns[target]
-    return Preprocess(schema, median, mean, scale, found.mean, _unit(found.squares, found.count, found.mean))
+    return Preprocess(schema, median, mean, scale, found.mean, _unit(found.squares, found.count, found.mean), limit)
+
+
+def _kind(numbers: str, schema: Schema, rows: int) -> str:
+    """How columns of numbers enter: "auto" has bins, for many rows, unless they would fill the memory."""
+    if numbers != "auto":
+        return numbers
+    if rows < MANY_ROWS:
+        return "standard"
+    binned = BINS * sum(c.kind == "number" for c in schema.used)
+    return "bins" if binned <= MOST_BINNED and 4 * schema.rows * (schema.width + binned) <= MOST_BYTES else "clipped"
+
+
+def _robust(sample: Sorted, kind: str) -> tuple[float, float, float, tuple[float, ...]]:
+    """Center, scale, limit and bins of a column of numbers."""
+    center, scale = sample.center_and_scale()
+    edges = tuple(sample.edges(BINS).tolist()) if kind == "bins" else ()
+    return center, scale if np.isfinite(scale) else 1.0, LIMIT, edges
 
 
 def _medians(sample: np.ndarray) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from typing import Annotated, Any, Literal, TypedDict
+import itertools
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from .._untrusted import Between, Unreadable, check
 from .errors import TableError
@@ -14,7 +15,8 @@ TASKS = ("regression", "classification")
 @dataclasses.dataclass(frozen=True)
 class Column:
     """One input column. `levels` are a category's values, one encoded feature each; `indicator` says whether missing
-    values get a feature of their own; `note` says why, where a person may wonder."""
+    values get a feature of their own; `note` says why, where a person may wonder. `edges` are those of a number's bins,
+    one encoded feature each beside the number (see tables/encode.py); empty: no bins."""
 
     name: str
     kind: str
@@ -22,13 +24,14 @@ class Column:
     indicator: bool = False
     missing: int = 0
     note: str = ""
+    edges: tuple[float, ...] = ()
 
     @property
     def width(self) -> int:
         """How many encoded features the column becomes."""
         if self.kind == "dropped":
             return 0
-        return (len(self.levels) if self.kind == "category" else 1) + self.indicator
+        return (len(self.levels) if self.kind == "category" else max(len(self.edges), 1)) + self.indicator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Schema:
         names = []
         for c in self.used:
             names += [f"{c.name}={level}" for level in c.levels] if c.kind == "category" else [c.name]
+            names += [f"{c.name} from {a:.4g} to {b:.4g}" for a, b in itertools.pairwise(c.edges)]
             names += [f"{c.name} is missing"] if c.indicator else []
         return tuple(names)
 
@@ -103,8 +107,8 @@ class Schema:
     def from_json(value: Any) -> "Schema":
         """From what `to_json` gave; anything else is a TableError."""
         version = value.get("version") if isinstance(value, dict) else None
-        if type(version) is int and version > VERSION:
-            raise TableError(f"The schema has format {version:.6g} and this scax reads {VERSION}: upgrade scax.")
+        if type(version) is int and VERSION < version < 2**53:  # beyond that it is damaged
+            raise TableError(f"The schema has format {version:,} and this scax reads {VERSION}: upgrade scax.")
         try:
             check(value, SchemaJson)
             columns = tuple(_column(c) for c in value["columns"])
@@ -120,6 +124,7 @@ class ColumnJson(TypedDict):
     indicator: bool
     missing: Annotated[int, Between(0, 2**53)]
     note: str
+    edges: NotRequired[list[float]]
 
 
 class TargetJson(TypedDict):
@@ -141,10 +146,13 @@ class SchemaJson(TypedDict):
 
 def _column(value: ColumnJson) -> Column:
     column = Column(
-        value["name"], value["kind"], tuple(value["levels"]), value["indicator"], value["missing"], value["note"]
-    )
+        value["name"], value["kind"], tuple(value["levels"]), value["indicator"], value["missing"], value["note"],
+        tuple(float(edge) for edge in value.get("edges", [])),
+    )  # fmt: skip
     if column.levels and column.kind != "category":
         raise Unreadable(f"is damaged: a {column.kind} has levels")
+    if column.edges and (column.kind != "number" or any(a >= b for a, b in itertools.pairwise(column.edges))):
+        raise Unreadable(f"is damaged: the bins of column {column.name!r} do not rise")
     return column
 
 

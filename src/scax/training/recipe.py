@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from ..tables.encode import BINS, MOST_BINNED
+
 #: Rows from which a table can spare some to choose the best epoch by, and feed a deeper network.
 MANY_ROWS = 1000
 #: Steps of one run, about: more rows, fewer epochs.
@@ -20,6 +22,8 @@ class Recipe:
     """
 
     hidden: tuple[int, ...]
+    activation: str
+    numbers: str  # how columns of numbers enter: see tables/encode.py; "both": bins for half of the members
     epochs: int  # at most
     tol: float
     patience: int  # epochs without an improvement by more than tol
@@ -29,13 +33,14 @@ class Recipe:
     is_single: bool  # precision
 
     @staticmethod
-    def of(rows: int, smooth: bool = True, batch_size: int = 64) -> "Recipe":
+    def of(rows: int, columns: int, smooth: bool = True, batch_size: int = 64) -> "Recipe":
         """`smooth`: whether the penalty makes no zeros."""
         members = 4 if smooth else 1
         if rows < MANY_ROWS or not smooth:
-            return Recipe((32,), 100, 1e-3, 3, False, 0.1, members, False)
+            return Recipe((32,), "tanh", "standard", 100, 1e-3, 3, False, 0.1, members, False)
         epochs = int(min(max(STEPS * batch_size / rows, 25), 60))
-        return Recipe((64, 64), epochs, 0.0, 10, True, 0.2, members, True)
+        numbers = "both" if columns * BINS <= MOST_BINNED else "clipped"
+        return Recipe((64, 64), "silu", numbers, epochs, 0.0, 10, True, 0.2, members, True)
 
     def __str__(self) -> str:
         network = "/".join(map(str, self.hidden)) or "no hidden units"
@@ -43,4 +48,5 @@ class Recipe:
         ends = f"until they improve by less than {self.tol:g}"
         if self.holds_out:
             ends = f"the best epoch by {self.fraction:.0%} of the rows"
-        return f"{count} of {network}, up to {self.epochs} epochs, {ends}"
+        numbers = {"both": "bins of numbers for half of them", "bins": "bins of numbers"}.get(self.numbers)
+        return f"{count} of {network}{f', {numbers}' if numbers else ''}, up to {self.epochs} epochs, {ends}"

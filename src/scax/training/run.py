@@ -17,7 +17,7 @@ from . import engine
 from .evaluation import Objective, evaluate, spread_rows, term_losses, term_weights
 from .feed import Whole, is_feed, rows_in_memory
 from .finish import finish as sparse_end
-from .method import check_method, for_all_rows, solves_prox
+from .method import check_method, for_all_rows, for_fresh_points, solves_prox
 from .term_feed import TermFeed, term_feed
 
 #: Rows on which the objective is measured, at least, at a record that is not the last.
@@ -114,6 +114,8 @@ def train(
     until = None
     if isinstance(feed, Whole) or (isinstance(feed, TermFeed) and feed.is_whole):
         method, until = for_all_rows(method, params, state)
+    elif isinstance(feed, TermFeed) and feed.is_fresh:
+        method = for_fresh_points(method, params, state)
     carry = engine.start(method, params, feed, key, state=state, until=until)
     history: dict[str, list[float]] = {}
     run, done, status, stuck = engine.run(method, Objective(watched, unseen), until=until), 0, "steps", False

@@ -69,6 +69,12 @@ class TermFeed:
         return TermBatch(tuple(part.sample(count) for part in self.parts), self.names)
 
     @property
+    def is_fresh(self) -> bool:
+        """Whether there are samplers, and no table of which batches are drawn."""
+        drawn = any(isinstance(part, Sampler) for part in self.parts)
+        return drawn and all(isinstance(part, (Sampler, Whole)) for part in self.parts)
+
+    @property
     def is_whole(self) -> bool:
         """Whether every batch holds all rows."""
         return all(isinstance(part, Whole) for part in self.parts)

@@ -16,10 +16,10 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from .. import checks
 from .._gaussian import Gaussian
-from ..losses import Huber, Squared
+from ..losses import Huber, Loss, Squared
 from ..problem import Problem
 from ..training.finish import stationarity
-from .jacobian import Jacobian
+from .jacobian import Jacobian, NetworkLike, of_loss
 from .posterior import Posterior, Rows
 
 (dsyrk,) = get_blas_funcs(("syrk",), dtype=np.float64)
@@ -86,25 +86,46 @@ def posterior(
     x, n = np.asarray(batch.x), batch.size
     weight = np.ones(n) if batch.weight is None else np.asarray(batch.weight, np.float64)
     jacobian = Jacobian.of(problem, params)
-    form, why = _choose(form, n * outputs, len(jacobian.support))
+    form, why = choose_form(form, n * outputs, len(jacobian.support))
     if form == "last-layer":
         last = len(jacobian.w) - sum(_last_layer(jacobian.layout))
         jacobian = Jacobian.of(problem, params, jacobian.support[jacobian.support >= last])
     if len(jacobian.support) == 0:
         raise ValueError("every weight is exactly zero: a posterior on the support needs at least one that is not.")
     rows = Rows(x, y, weight, outputs)
-    prior = float(weight.sum() * own)
-    gaussian, effective, log_det = _FORM[form](jacobian, rows, prior)
-    temperature, sigma = _temperature(jacobian, rows, effective, noise)
     if gap > UNTRAINED:
         warnings.warn(
             f"the weights are not at a minimum: what is left of the gradient is {gap:.2g} of the loss's own "
             "(scax.stationarity). Error bars assume a minimum: train on, or with batch_size=None.",
             stacklevel=2,
         )
+    flat = len(jax.eval_shape(problem.apply, params, batch.x).shape) == 1
+    return fit(jacobian, problem.loss, rows, float(own), form, f"{form}: {why}", noise, gap, flat)
+
+
+def fit(
+    jacobian: NetworkLike,
+    loss: Loss,
+    rows: Rows,
+    ridge: float,
+    form: str,
+    why: str = "",
+    noise: float | None = None,
+    gap: float = 0.0,
+    flat: bool = False,
+    temperature: float | None = None,
+    least_free: float = 0.0,
+) -> Posterior:
+    """The posterior of a network given by its f and J; `temperature` where T is known, or found later.
+
+    `least_free`: the share of the rows that N − γ is taken to be at least; 0 refuses where nothing is left."""
+    prior = rows.total * ridge
+    gaussian, effective, log_det = _FORM[form](jacobian, loss, rows, prior)
+    sigma = None
+    if temperature is None:
+        temperature, sigma = _temperature(jacobian, loss, rows, effective, noise, least_free)
     return Posterior(
-        jacobian, rows, gaussian, effective, temperature, sigma, prior, log_det, gap, f"{form}: {why}",
-        flat=len(jax.eval_shape(problem.apply, params, batch.x).shape) == 1,
+        jacobian, loss, rows, gaussian, effective, temperature, sigma, prior, log_det, gap, why, flat
     )  # fmt: skip
 
 
@@ -112,7 +133,7 @@ def _is_float(leaf: Any) -> bool:
     return np.issubdtype(getattr(leaf, "dtype", np.asarray(leaf).dtype), np.floating)
 
 
-def _choose(form: str, rows: int, weights: int) -> tuple[str, str]:
+def choose_form(form: str, rows: int, weights: int) -> tuple[str, str]:
     """(form, why)."""
     sizes = f"{rows:,} equations, {weights:,} weights"
     if form != "auto":
@@ -134,19 +155,19 @@ def _last_layer(layout: Any) -> tuple[int, ...]:
     return layout.sizes[last - 1 if before else last :]
 
 
-def weighted_rows(jacobian: Jacobian, rows: Rows, part: slice, z: np.ndarray, j: np.ndarray) -> np.ndarray:
+def weighted_rows(loss: Loss, rows: Rows, part: slice, z: np.ndarray, j: np.ndarray) -> np.ndarray:
     """S_i = √c_i F_i J_i, [n·k, q]."""
-    factor = jacobian.of_loss("factor", z, rows.y[part])
-    root = np.sqrt(rows.weight[part])[:, None, None]
+    factor = of_loss(loss, "factor", z, rows.y[part])
+    root = np.sqrt(rows.scale * rows.weight[part])[:, None, None]
     scaled = factor[:, :, None] * j if factor.ndim == 2 else factor @ j
     return (root * scaled).reshape(-1, j.shape[2])
 
 
-def _weight_space(jacobian: Jacobian, rows: Rows, prior: float) -> tuple[Gaussian, float, float]:
+def _weight_space(jacobian: NetworkLike, loss: Loss, rows: Rows, prior: float) -> tuple[Gaussian, float, float]:
     q = len(jacobian.support)
     a = np.zeros((q, q), order="F")
     for part, z, j in jacobian.chunks(rows.x, rows.outputs):
-        s = weighted_rows(jacobian, rows, part, z, j)
+        s = weighted_rows(loss, rows, part, z, j)
         a = dsyrk(1.0, s.T, beta=1.0, c=a, lower=1, overwrite_c=1)  # A += SᵀS, lower half
     a[np.diag_indices(q)] += prior
     largest = a.diagonal().max()
@@ -163,15 +184,13 @@ def _weight_space(jacobian: Jacobian, rows: Rows, prior: float) -> tuple[Gaussia
     return Gaussian("weights", r), effective, log_det
 
 
-def _sample_space(jacobian: Jacobian, rows: Rows, prior: float) -> tuple[Gaussian, float, float]:
+def _sample_space(jacobian: NetworkLike, loss: Loss, rows: Rows, prior: float) -> tuple[Gaussian, float, float]:
     _check_prior(prior)
-    s = np.concatenate(
-        [weighted_rows(jacobian, rows, part, z, j) for part, z, j in jacobian.chunks(rows.x, rows.outputs)]
-    )
+    s = np.concatenate([weighted_rows(loss, rows, part, z, j) for part, z, j in jacobian.chunks(rows.x, rows.outputs)])
     return _from_rows(s, prior)
 
 
-def _low_rank(jacobian: Jacobian, rows: Rows, prior: float) -> tuple[Gaussian, float, float]:
+def _low_rank(jacobian: NetworkLike, loss: Loss, rows: Rows, prior: float) -> tuple[Gaussian, float, float]:
     """SᵀS ≈ S̃ᵀS̃ by a randomized range finder: S̃ = Λ^½Vᵀ; the directions left out keep the prior's width."""
     _check_prior(prior)
     q = len(jacobian.support)
@@ -179,7 +198,7 @@ def _low_rank(jacobian: Jacobian, rows: Rows, prior: float) -> tuple[Gaussian, f
     for _ in range(2):
         product = np.zeros_like(basis)
         for part, z, j in jacobian.chunks(rows.x, rows.outputs):
-            s = weighted_rows(jacobian, rows, part, z, j)
+            s = weighted_rows(loss, rows, part, z, j)
             product += s.T @ (s @ basis)
         small = basis.T @ product
         basis = np.linalg.qr(product)[0] if _ == 0 else basis
@@ -218,10 +237,9 @@ _FORM = {
 
 
 def _temperature(
-    jacobian: Jacobian, rows: Rows, effective: float, noise: float | None
+    jacobian: NetworkLike, loss: Loss, rows: Rows, effective: float, noise: float | None, least: float
 ) -> tuple[float, np.ndarray | None]:
     """(T, σ per output); σ is None for a loss that is a log-likelihood with no scale of its own."""
-    loss = jacobian.problem.loss
     if not isinstance(loss, (Squared, Huber)):
         if noise is not None:
             raise ValueError(f"noise={noise} is for Squared and Huber: {type(loss).__name__} has none of its own.")
@@ -230,15 +248,16 @@ def _temperature(
     if noise is not None:
         checks.positive("noise", noise)
         return bend * float(noise) ** 2, np.full(rows.outputs, float(noise))
-    free = rows.total * rows.outputs - effective
+    count = rows.total * rows.outputs
+    free = max(count - effective, least * count)
     if free < 1:
         raise ValueError(
             f"{rows.count:,} rows leave {max(free, 0):.2g} degrees of freedom beside {effective:.1f} effective "
             "weights: the noise cannot be estimated. Raise the ridge, take more rows, or give noise=."
         )
     z = jacobian.outputs(rows.x)
-    slope, curvature = jacobian.of_loss("gradient", z, rows.y), jacobian.of_loss("factor", z, rows.y) ** 2
+    slope, curvature = of_loss(loss, "gradient", z, rows.y), of_loss(loss, "factor", z, rows.y) ** 2
     inside = np.average(curvature, axis=0, weights=rows.weight)
     share = free / rows.outputs
-    each = rows.weight @ slope**2 / (share * np.maximum(inside, np.finfo(float).tiny))
+    each = rows.scale * rows.weight @ slope**2 / (share * np.maximum(inside, np.finfo(float).tiny))
     return float(each.mean()), np.sqrt(each / bend)

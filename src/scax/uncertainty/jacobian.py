@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -13,15 +13,28 @@ from jaxtyping import Array, PyTree
 from ..layout import Layout
 from ..linearize import linearize
 from ..linearize.network import NetworkFunction
+from ..losses import Loss
 from ..problem import Problem
 
 #: Numbers of J that are formed at once (64 MB).
 CHUNK = 2**23
 
 
+@runtime_checkable
+class NetworkLike(Protocol):
+    """What a posterior asks of a network at fixed weights w: f, and J by the weights in `support` (places in w)."""
+
+    @property
+    def w(self) -> np.ndarray: ...
+    @property
+    def support(self) -> np.ndarray: ...
+    def outputs(self, x: Any) -> np.ndarray: ...
+    def chunks(self, x: Any, outputs: int) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]: ...
+
+
 @dataclasses.dataclass(frozen=True)
 class Jacobian:
-    """f and J at fixed weights, restricted to the weights in `support`."""
+    """f and J of any network in JAX, restricted to the weights in `support`."""
 
     problem: Problem
     layout: Layout
@@ -46,11 +59,6 @@ class Jacobian:
             params = self.layout.unflatten(jnp.asarray(self.w), tuple(map(jnp.asarray, self.frozen)))
             return np.asarray(self.problem.outputs(params, jnp.asarray(x)), np.float64)
 
-    def of_loss(self, name: str, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The loss's `value`, `gradient` or `factor`, in float64."""
-        with jax.enable_x64(True):
-            return np.asarray(getattr(self.problem.loss, name)(jnp.asarray(z), jnp.asarray(y)), np.float64)
-
     def chunks(self, x: Any, outputs: int) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
         """(rows, f [n, k], J [n, k, q]) for one chunk of rows after another."""
         n = len(x)
@@ -74,6 +82,12 @@ class Jacobian:
                 )
                 z, j = np.asarray(z, np.float64)[:count], np.asarray(j, np.float64)[:count]
             yield slice(start, start + count), z, j if whole else j[:, :, self.support]
+
+
+def of_loss(loss: Loss, name: str, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The loss's `value`, `gradient` or `factor`, in float64."""
+    with jax.enable_x64(True):
+        return np.asarray(getattr(loss, name)(jnp.asarray(z), jnp.asarray(y)), np.float64)
 
 
 @functools.partial(jax.jit, static_argnames="layout")

@@ -10,9 +10,9 @@ import numpy as np
 from scipy.special import erf, gammaln
 
 from .. import checks
-from .._gaussian import Gaussian, corrected_probabilities, interval_factors
-from ..losses import Huber, Logistic, Poisson, Softmax, Squared
-from .jacobian import Jacobian
+from .._gaussian import Gaussian, calibration, check_coverage, corrected_probabilities, interval_factors, predictive
+from ..losses import Huber, Logistic, Loss, Poisson, Softmax, Squared
+from .jacobian import NetworkLike, of_loss
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Rows:
     y: np.ndarray  # [n, k]
     weight: np.ndarray  # counts, [n]
     outputs: int
+    scale: float = 1.0  # rows that each stands for
 
     @property
     def count(self) -> int:
@@ -30,7 +31,7 @@ class Rows:
 
     @property
     def total(self) -> float:
-        return float(self.weight.sum())
+        return float(self.weight.sum()) * self.scale
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -45,7 +46,8 @@ class Posterior:
     ((40, 2), True)
     """
 
-    jacobian: Jacobian
+    jacobian: NetworkLike
+    loss: Loss
     rows: Rows
     gaussian: Gaussian
     effective_weights: float
@@ -68,9 +70,7 @@ class Posterior:
     def noise(self) -> float | np.ndarray:
         """σ, the standard deviation of y around f: a number, or one per output."""
         if self.sigma is None:
-            raise ValueError(
-                f"{type(self.jacobian.problem.loss).__name__} has no noise of its own: its outputs say it."
-            )
+            raise ValueError(f"{type(self.loss).__name__} has no noise of its own: its outputs say it.")
         return float(self.sigma[0]) if len(self.sigma) == 1 else self.sigma
 
     def predict(self, x: Any, *, noise: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -86,36 +86,35 @@ class Posterior:
         """[n, 2] (or [n, k, 2]) bounds that hold the share `coverage` of new targets.
 
         f + q·s, s² = Var f + σ², q from quantiles of the studentized leave-one-out residuals of the training rows, or
-        of `held_out` rows (x, y), which training has not seen.
+        of `held_out` rows (x, y), which training has not seen. For Poisson the same of the rate, its variance as mean.
         """
         check_coverage(coverage)
-        mean, covariance = self._covariance(x)
-        scale = np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 0) + self._sigma() ** 2)
-        r = self.studentized() if held_out is None else self._studentized_on(*held_out)
-        factors = np.array([interval_factors(r[:, k], coverage) for k in range(self.rows.outputs)])
-        bounds = mean[:, :, None] + scale[:, :, None] * factors
+        center, scale = self._predictive(*self._covariance(x))
+        if held_out is None:
+            r, weight = self.studentized(), self.rows.weight
+        else:
+            z, s = self._predictive(*self._covariance(held_out[0]))
+            r, weight = (np.asarray(held_out[1], float).reshape(z.shape) - z) / s, None
+        factors = np.array([interval_factors(r[:, k], coverage, weight) for k in range(self.rows.outputs)])
+        bounds = center[:, :, None] + scale[:, :, None] * factors
+        if isinstance(self.loss, Poisson):
+            bounds = np.maximum(bounds, 0)
         return bounds[:, 0] if self.rows.outputs == 1 else bounds
 
     def predict_proba(self, x: Any) -> np.ndarray:
         """Class probabilities [n, classes], the posterior's spread of the logits averaged over."""
-        if not isinstance(self.jacobian.problem.loss, (Logistic, Softmax)) or (
-            isinstance(self.jacobian.problem.loss, Logistic) and self.rows.outputs > 1
+        if not isinstance(self.loss, (Logistic, Softmax)) or (
+            isinstance(self.loss, Logistic) and self.rows.outputs > 1
         ):
             raise ValueError("predict_proba needs Softmax, or Logistic with one output: use predict.")
         z, covariance = self._covariance(x)
-        return corrected_probabilities(self.sharpness * z, self.sharpness**2 * covariance)
+        t, spread = self.calibration
+        return corrected_probabilities(t * z, spread * t**2 * covariance)
 
     @functools.cached_property
-    def sharpness(self) -> float:
-        """The factor of the logits that makes leave-one-out log loss smallest, from a grid around 1.
-
-        A network that is too sure of rows it was trained on shows it on their leave-one-out logits."""
-        z, covariance = self._leave_one_out
-        grid = np.exp(np.linspace(np.log(0.2), np.log(1.5), 41))
-        target = self.rows.y if self.rows.outputs > 1 else np.hstack([1 - self.rows.y, self.rows.y])
-        share = [corrected_probabilities(t * z, t**2 * covariance) for t in grid]
-        losses = [-self.rows.weight @ (target * np.log(np.maximum(p, 1e-300))).sum(1) for p in share]
-        return float(grid[int(np.argmin(losses))])
+    def calibration(self) -> tuple[float, float]:
+        """(t, κ): the factor of the logits and the share of their covariance that make leave-one-out log loss least."""
+        return calibration(*self.leave_one_out_outputs, one_hot(self.rows.y), self.rows.weight)
 
     def sample(self, key: Any, n: int) -> Callable[[Any], np.ndarray]:
         """n functions drawn from the posterior: x → [n, rows] (or [n, rows, k]), f + Jδ for n draws of δ.
@@ -135,6 +134,12 @@ class Posterior:
 
         return functions
 
+    def error_bars(self, network: Any) -> Any:
+        """What a model file keeps of this posterior of a scax.MLP: `scax.save(path, net, params, posterior=post)`."""
+        from .error_bars import of_posterior
+
+        return of_posterior(self, network)
+
     @property
     def ridge_update(self) -> float:
         """MacKay's fixed point λ = Tγ/(N‖w‖²), which is 2σ²γ/(N‖w‖²) for Squared."""
@@ -148,8 +153,8 @@ class Posterior:
         −(Σ l + N·ridge·½‖w‖²)/T − log Z − ½ log det(A/T) + Q/2 log(N·ridge/T)."""
         if self.prior <= 0:
             raise ValueError("evidence needs a prior: the ridge is 0. Give the problem scax.L2(...), or ridge=.")
-        loss, rows, t = self.jacobian.problem.loss, self.rows, self.temperature
-        values = self.jacobian.of_loss("value", self.jacobian.outputs(rows.x), rows.y)
+        loss, rows, t = self.loss, self.rows, self.temperature
+        values = of_loss(self.loss, "value", self.jacobian.outputs(rows.x), rows.y)
         if isinstance(loss, Squared):
             normalizer = rows.total * rows.outputs * np.log(np.pi * t) / 2  # ∫ exp(−e²/T) = √(πT)
         elif isinstance(loss, Huber):
@@ -170,24 +175,21 @@ class Posterior:
 
     def leave_one_out(self) -> np.ndarray:
         """y_i − f_i of the linearized model refitted without row i, [n, k], in closed form: e_i/(1 − h_i)."""
-        residual = self.rows.y - self._leave_one_out[0]
-        return residual
+        return self.rows.y - self.leave_one_out_outputs[0]
 
     def studentized(self) -> np.ndarray:
         """Leave-one-out residuals over their own predictive std, [n, k]: e_i/(σ√(1 − h_i)) for Squared."""
-        z, covariance = self._leave_one_out
-        scale = np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 0) + self._sigma() ** 2)
-        return np.repeat((self.rows.y - z) / scale, np.maximum(np.round(self.rows.weight), 1).astype(int), axis=0)
+        center, scale = self._predictive(*self.leave_one_out_outputs)
+        return (self.rows.y - center) / scale
 
     # parts
 
-    def _studentized_on(self, x: Any, y: Any) -> np.ndarray:
-        mean, covariance = self._covariance(x)
-        scale = np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 0) + self._sigma() ** 2)
-        return (np.asarray(y, float).reshape(len(mean), -1) - mean) / scale
-
-    def _sigma(self) -> np.ndarray:
-        return np.broadcast_to(np.asarray(self.noise), (self.rows.outputs,))
+    def _predictive(self, z: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(center, std) of y."""
+        variance = np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 0)
+        if isinstance(self.loss, Poisson):
+            return predictive("exponential", z, variance, np.ones(self.rows.outputs))
+        return predictive("identity", z, variance, np.broadcast_to(self.noise, (self.rows.outputs,)) ** 2)
 
     def _covariance(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """f [n, k] and its covariance T J A⁻¹ Jᵀ [n, k, k]."""
@@ -199,12 +201,12 @@ class Posterior:
         """f, C = J_i A⁻¹ J_iᵀ and C·c_i H_i of every training row."""
         z, c = self._covariance(self.rows.x)
         c = c / self.temperature
-        f = self.jacobian.of_loss("factor", z, self.rows.y)
+        f = of_loss(self.loss, "factor", z, self.rows.y)
         h = f[:, :, None] ** 2 * np.eye(self.rows.outputs) if f.ndim == 2 else f.transpose(0, 2, 1) @ f
         return z, c, c @ (self.rows.weight[:, None, None] * h)
 
     @functools.cached_property
-    def _leave_one_out(self) -> tuple[np.ndarray, np.ndarray]:
+    def leave_one_out_outputs(self) -> tuple[np.ndarray, np.ndarray]:
         """Outputs and covariance without row i: one Newton step of the linearized model, A_−i = A − J_iᵀH_iJ_i,
 
         J_i A_−i⁻¹ J_iᵀ = (I − C H)⁻¹ C,     z_−i = z_i + (I − C H)⁻¹ C ∂l_i."""
@@ -216,7 +218,7 @@ class Posterior:
                 f"row {worst} alone determines a weight (its leverage is 1): it cannot be left out. Raise the ridge."
             )
         without = np.linalg.solve(left, c)
-        slope = self.jacobian.of_loss("gradient", z, self.rows.y)
+        slope = of_loss(self.loss, "gradient", z, self.rows.y)
         slope = self.rows.weight[:, None] * slope
         return z + np.einsum("nkl,nl->nk", without, slope), self.temperature * without
 
@@ -229,7 +231,6 @@ def _array(x: Any) -> np.ndarray:
     return x
 
 
-def check_coverage(coverage: float) -> None:
-    """Refuse a coverage outside (0, 1)."""
-    if not (isinstance(coverage, (float, int, np.floating)) and 0 < coverage < 1):
-        raise ValueError(f"coverage must lie between 0 and 1, such as 0.95, got {coverage!r}.")
+def one_hot(y: np.ndarray) -> np.ndarray:
+    """Targets of a loss for classes as one column per class: [n, 1] of Logistic becomes [n, 2]."""
+    return y if y.shape[1] > 1 else np.hstack([1 - y, y])

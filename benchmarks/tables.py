@@ -1,0 +1,301 @@
+"""The estimators beside what people have: scikit-learn's MLPs, boosted trees, linear models, on tables of many kinds.
+
+    python -m benchmarks.tables                 all tables; --tables "a,b" and --methods "x;y" choose
+    python -m benchmarks.tables --data FOLDER   with the CSV files of that folder (california.csv.gz, …)
+    … --rows N --splits N                       training rows at most (7,500), and random splits (1)
+    … --write                                   docs/results/tables.json, merged with what it holds, and the page
+
+Every method gets the same rows, no settings, and one split for training and test; networks and linear models of other
+packages get standardized numbers and one column for each level. The error is the RMSE over the deviation of the target,
+or the log loss over that of the class frequencies (1: nothing learned). Tables that the recipe was chosen with are
+marked: the others are the honest ones.
+"""
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn import datasets
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from scax.estimators import SCAClassifier, SCARegressor
+
+RESULTS, PAGE = Path("docs/results/tables.json"), Path("docs/tables.md")
+#: Tables that were looked at while the recipe was chosen.
+SEEN = ("california", "casp", "kin8nm", "wine white", "diabetes")
+BEGIN, END = "<!-- begin table -->", "<!-- end table -->"
+
+
+class Table(NamedTuple):
+    """Numbers, codes of categories (marked in `is_category`), NaN where missing; y: numbers, or classes 0, 1, …"""
+
+    x: np.ndarray
+    y: np.ndarray
+    is_category: np.ndarray
+
+    @property
+    def is_classes(self) -> bool:
+        return self.y.dtype.kind == "i"
+
+
+FILES = {  # file, target, separator, columns to drop, whether the target is classes
+    "california": ("california.csv.gz", "medianHouseValue", ",", (), False),
+    "casp": ("casp.csv.gz", "RMSD", ",", (), False),
+    "kin8nm": ("kin8nm.csv.gz", "y", ",", (), False),
+    "magic": ("magic04.csv.gz", None, ",", (), True),
+    "parkinsons": ("parkinsons.csv.gz", "total_UPDRS", ",", ("motor_UPDRS",), False),
+    "skillcraft": ("skillcraft1.csv.gz", "LeagueIndex", ",", ("GameID",), False),
+    "wine white": ("winequality-white.csv.gz", "quality", ";", (), False),
+    "adult": ("adult.csv.gz", "income", ",", (), True),
+    "susy": ("susy-balanced10k.csv.gz", "label", ",", ("split",), True),
+}
+BUNDLED: dict[str, Callable[..., Any]] = {
+    "diabetes": datasets.load_diabetes,
+    "breast cancer": datasets.load_breast_cancer,
+    "digits": datasets.load_digits,
+    "wine": datasets.load_wine,
+}
+
+
+def read(folder: Path, name: str) -> Table:
+    """A file of the folder."""
+    import polars
+
+    file, target, separator, drop, is_classes = FILES[name]
+    frame = polars.read_csv(folder / file, separator=separator, null_values=["?", " ?"], infer_schema_length=None)
+    target = target or frame.columns[-1]
+    frame = frame.drop(*drop)
+    columns, marks = [], []
+    for column in frame.drop(target).get_columns():
+        text = not column.dtype.is_numeric()
+        column = column.str.strip_chars().cast(polars.Categorical).to_physical() if text else column
+        columns.append(column.cast(polars.Float64).to_numpy())
+        marks.append(text)
+    y = frame[target]
+    goal = (
+        np.unique(y.to_numpy(), return_inverse=True)[1].astype(int) if is_classes else y.cast(polars.Float64).to_numpy()
+    )
+    return Table(np.column_stack(columns), goal, np.array(marks))
+
+
+def generated(rows: int) -> dict[str, Callable[[], tuple[Any, ...]]]:
+    """Tables of very different kinds: (x, y) or (x, y, categories)."""
+    random = np.random.default_rng(7)
+    normal = lambda columns: random.normal(size=(rows, columns))
+
+    def tails() -> tuple:
+        x = random.standard_t(1.5, size=(rows, 8))
+        return x, np.tanh(x[:, 0]) * np.sign(x[:, 1]) + np.log1p(np.abs(x[:, 2])) + 0.3 * random.normal(size=rows)
+
+    def spikes() -> tuple:
+        x = np.where(random.random((rows, 8)) < 0.6, 0, np.exp(1.5 * normal(8)))
+        y = 2.0 * (x[:, 0] > 0) + np.log1p(x[:, 1]) * (x[:, 2] > 0) + 0.5 * np.sqrt(x[:, 3])
+        return x, y + 0.5 * random.normal(size=rows)
+
+    def steps() -> tuple:
+        x = random.uniform(size=(rows, 6))
+        y = np.floor(5 * x[:, 0]) * (x[:, 1] > 0.6) + 3 * (x[:, 2] > 0.3) * (x[:, 3] > 0.7)
+        return x, y + 0.3 * random.normal(size=rows)
+
+    def levels() -> tuple:
+        sizes, z = (3, 8, 20, 40), normal(3)
+        codes = [random.integers(0, size, rows) for size in sizes]
+        a, b, c, d = (random.normal(size=size)[code] for size, code in zip(sizes, codes, strict=True))
+        y = a * z[:, 0] + b + c * np.sin(2 * z[:, 1]) + d + 0.5 * random.normal(size=rows)
+        return np.column_stack([z, *codes]), y, np.array([False] * 3 + [True] * 4)
+
+    def wide() -> tuple:
+        x = normal(120)
+        return x, x[:, :5].sum(axis=1) + x[:, 5] * x[:, 6] + 0.5 * random.normal(size=rows)
+
+    return {
+        "friedman, no noise": lambda: datasets.make_friedman1(rows, noise=0, random_state=0),
+        "friedman, noise": lambda: datasets.make_friedman1(rows, noise=2, random_state=0),
+        "heavy tails": tails,
+        "spikes": spikes,
+        "steps": steps,
+        "levels": levels,
+        "wide": wide,
+        "nothing but noise": lambda: (normal(10), random.normal(size=rows)),
+        "four classes": lambda: datasets.make_classification(rows, 20, n_informative=10, n_classes=4, random_state=0),
+    }
+
+
+def tables(folder: Path | None, rows: int) -> dict[str, Callable[[], Table]]:
+    """All there are, by name."""
+
+    def plain(made: tuple[Any, ...]) -> Table:
+        x, y = made[:2]
+        marks = made[2] if len(made) > 2 else np.zeros(x.shape[1], bool)
+        return Table(
+            np.asarray(x, float), y.astype(int) if y.dtype.kind in "iu" and len(np.unique(y)) < 20 else y, marks
+        )
+
+    found: dict[str, Callable[[], Table]] = {}
+    if folder is not None:
+        found |= {name: lambda name=name: read(folder, name) for name in FILES if (folder / FILES[name][0]).is_file()}
+    found |= {name: lambda load=load: _bundled(load) for name, load in BUNDLED.items()}
+    found |= {name: lambda make=make: plain(make()) for name, make in generated(rows).items()}
+    return found
+
+
+def _bundled(load: Callable[..., Any]) -> Table:
+    x, y = load(return_X_y=True)
+    return Table(x, y.astype(int) if y.dtype.kind in "iu" else y, np.zeros(x.shape[1], bool))
+
+
+def methods(table: Table) -> dict[str, Callable[[], Any]]:
+    """Estimators without settings, by name."""
+    marks = table.is_category
+    numbers = make_pipeline(SimpleImputer(), StandardScaler())
+    levels = make_pipeline(
+        SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore", min_frequency=5)
+    )
+    flat = lambda: ColumnTransformer([("n", numbers, ~marks), ("c", levels, marks)], sparse_threshold=0)
+    goal = lambda model: model if table.is_classes else TransformedTargetRegressor(model, transformer=StandardScaler())
+    mlp, linear = (
+        (MLPClassifier, lambda: LogisticRegression(max_iter=2000)) if table.is_classes else (MLPRegressor, Ridge)
+    )
+    trees = HistGradientBoostingClassifier if table.is_classes else HistGradientBoostingRegressor
+    sca = SCAClassifier if table.is_classes else SCARegressor
+    found: dict[str, Callable[[], Any]] = {
+        "scax": lambda: sca(categorical_features=marks, random_state=0),
+        "scax, 1 network": lambda: sca(categorical_features=marks, random_state=0, n_members=1),
+        "linear": lambda: make_pipeline(flat(), goal(linear())),
+        "MLP": lambda: make_pipeline(flat(), goal(mlp(random_state=0))),
+        "MLP, early stopping": lambda: make_pipeline(flat(), goal(mlp(random_state=0, early_stopping=True))),
+        "HistGradientBoosting": lambda: trees(categorical_features=marks, random_state=0),
+    }
+    try:
+        from lightgbm import LGBMClassifier, LGBMRegressor
+
+        found["LightGBM"] = lambda: (LGBMClassifier if table.is_classes else LGBMRegressor)(random_state=0, verbose=-1)
+    except ImportError:
+        pass
+    try:
+        from catboost import CatBoostClassifier, CatBoostRegressor
+
+        found["CatBoost"] = lambda: (CatBoostClassifier if table.is_classes else CatBoostRegressor)(
+            random_state=0, verbose=0, allow_writing_files=False
+        )
+    except ImportError:
+        pass
+    return found
+
+
+def error(model: Any, x: np.ndarray, y: np.ndarray, train: np.ndarray) -> float:
+    """On new rows, in units of what is known without the columns."""
+    if y.dtype.kind != "i":
+        return float(np.sqrt(np.mean((model.predict(x) - y) ** 2)) / np.sqrt(np.mean((train.mean() - y) ** 2)))
+    log_loss = lambda p: -np.mean(np.log(np.clip(p[np.arange(len(y)), y], 1e-12, 1)))
+    shares = np.bincount(train, minlength=y.max() + 1) / len(train)
+    return float(log_loss(model.predict_proba(x)) / log_loss(np.tile(shares, (len(y), 1))))
+
+
+def measure(table: Table, name: str, seed: int, rows: int) -> dict[str, float]:
+    """One method on one split."""
+    order = np.random.default_rng(seed).permutation(len(table.y))
+    count = min(rows, int(0.75 * len(order)))
+    train, test = order[:count], order[count : count + 5000]
+    model, clock, wall = methods(table)[name](), time.process_time(), time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(table.x[train], table.y[train])
+        took, wall = time.process_time() - clock, time.perf_counter() - wall
+        found = error(model, table.x[test], table.y[test], table.y[train])
+    return {"error": found, "processor_seconds": took, "seconds": wall, "rows": count, "columns": table.x.shape[1]}
+
+
+def ranks(results: dict[str, Any]) -> dict[str, float]:
+    """The mean rank of each method over the tables that all of them were tried on."""
+    names = sorted({name for each in results.values() for name in each})
+    whole = [each for each in results.values() if all(name in each for name in names)]
+    errors = np.array([[_mean(each[name], "error") for name in names] for each in whole])
+    if not len(errors):
+        return {}
+    order = errors.argsort(axis=1).argsort(axis=1) + 1
+    return dict(zip(names, order.mean(axis=0).tolist(), strict=True))
+
+
+def _mean(splits: list[dict[str, float]], what: str) -> float:
+    return float(np.mean([split[what] for split in splits]))
+
+
+def page(results: dict[str, Any]) -> str:
+    """The table of the docs."""
+    names = sorted({name for each in results.values() for name in each}, key=list(_order(results)).index)
+    lines = [
+        "| table | rows × columns | " + " | ".join(names) + " | scax, processor s |",
+        "|---" * (len(names) + 3) + "|",
+    ]
+    for table, each in results.items():
+        errors = {name: _mean(each[name], "error") for name in names if name in each}
+        size = next(iter(each.values()))[0]
+        cells = [
+            f"**{errors[n]:.3f}**"
+            if errors.get(n) == min(errors.values())
+            else f"{errors[n]:.3f}"
+            if n in errors
+            else "–"
+            for n in names
+        ]
+        mark = " ●" if table in SEEN else ""
+        cost = f"{_mean(each['scax'], 'processor_seconds'):.0f}" if "scax" in each else "–"
+        lines.append(f"| {table}{mark} | {size['rows']:,} × {size['columns']} | " + " | ".join(cells) + f" | {cost} |")
+    found = ranks(results)
+    if found:
+        lines.append("| mean rank | | " + " | ".join(f"{found[name]:.1f}" for name in names) + " | |")
+    return "\n".join(lines)
+
+
+def _order(results: dict[str, Any]) -> dict[str, None]:
+    return {name: None for each in results.values() for name in each}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--tables", default="")
+    parser.add_argument("--methods", default="")
+    parser.add_argument("--rows", type=int, default=7500, help="training rows at most")
+    parser.add_argument("--splits", type=int, default=1)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    found = json.loads(RESULTS.read_text())["tables"] if given.write and RESULTS.is_file() else {}
+    for name, make in tables(given.data, int(given.rows / 0.75)).items():
+        if given.tables and name not in given.tables.split(","):
+            continue
+        table = make()
+        for method in methods(table):
+            if given.methods and method not in given.methods.split(";"):
+                continue
+            splits = [measure(table, method, seed, given.rows) for seed in range(given.splits)]
+            found.setdefault(name, {})[method] = splits
+            print(
+                f"{name:20} {method:22} {_mean(splits, 'error'):.4f}  {_mean(splits, 'processor_seconds'):.1f} s",
+                flush=True,
+            )
+            if given.write:
+                RESULTS.write_text(
+                    json.dumps({"command": "python -m benchmarks.tables --write", "tables": found}, indent=1) + "\n"
+                )
+    if given.write and PAGE.is_file():
+        text = PAGE.read_text()
+        head, rest = text.split(BEGIN)
+        PAGE.write_text(f"{head}{BEGIN}\n{page(found)}\n{END}{rest.split(END)[1]}")
+    print(page(found))
+
+
+if __name__ == "__main__":
+    main()

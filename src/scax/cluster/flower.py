@@ -1,0 +1,179 @@
+"""Rounds on Flower: a ClientApp that answers with sums or steps, and a Strategy that adds them up.
+
+Flower moves the messages, knows who is there, waits and gives up; what is computed are the functions of `exact` and
+`local`. Flower is the extra `scax[federated]`.
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from .._extras import required_by
+from .exact import ExactRounds
+from .local import LocalRounds, Update
+from .statistics import Statistics, pack, refuse_statistics, unpack
+
+#: Seconds between two looks at who is there, while sites are awaited.
+PAUSE = 0.5
+
+
+def make_client_app(method: ExactRounds | LocalRounds, params: PyTree, load: Callable[[Any], Any]) -> Any:
+    """A flwr ClientApp; `load(context)` gives the rows of the site, (x, y) or (x, y, weight), once per process."""
+    with required_by("scax.federated.client_app"):
+        from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+        from flwr.clientapp import ClientApp
+    app = ClientApp()
+    answer = jax.jit(method.answer)
+    rows: dict[int, Any] = {}
+
+    @app.train()
+    def train(message: Message, context: Any) -> Message:
+        sent = _arrays(message.content["arrays"])
+        if context.node_id not in rows:
+            rows[context.node_id] = method.prepare(method.problem.ready(params, load(context)))
+        found = answer(params, jnp.asarray(sent["w"]), rows[context.node_id], jnp.asarray(sent["round"]))
+        arrays = pack(found) if isinstance(found, Statistics) else _fields(found)
+        name = str(context.node_config.get("name", context.node_config.get("partition-id", context.node_id)))
+        content = RecordDict({"arrays": ArrayRecord(_record(arrays)), "site": ConfigRecord({"name": name})})
+        return Message(content=content, reply_to=message)
+
+    return app
+
+
+def make_strategy(method: ExactRounds | LocalRounds, params: PyTree) -> Any:
+    """A flwr Strategy for `method.sites` sites, with `arrays` to start from, `params` and `history`."""
+    with required_by("scax.federated.strategy"):
+        from flwr.serverapp.strategy import Strategy
+    server = Server(method, params)
+
+    class Rounds(Strategy):
+        """Rounds of sums; what it knows is in `server`."""
+
+        @property
+        def arrays(self):
+            return _to_record({"w": np.asarray(server.state.w)})
+
+        @property
+        def params(self):
+            return method.solution(server.state)
+
+        @property
+        def history(self):
+            return {name: np.asarray(values) for name, values in server.history.items()}
+
+        def configure_train(self, server_round, arrays, config, grid):
+            return server.messages(grid)
+
+        def aggregate_train(self, server_round, replies):
+            return server.take(replies)
+
+        def configure_evaluate(self, server_round, arrays, config, grid):
+            return []
+
+        def aggregate_evaluate(self, server_round, replies):
+            return None
+
+        def summary(self):
+            return None
+
+    return Rounds()
+
+
+class Server:
+    """The state of the rounds, and which node is which site."""
+
+    def __init__(self, method: ExactRounds | LocalRounds, params: PyTree):
+        self.method, self.state = method, method.init(params)
+        self.trial, self.receive = jax.jit(method.trial), jax.jit(method.receive)
+        self.places: dict[int, int] = {}  # node → site
+        self.history: dict[str, list[float]] = {}
+
+    def messages(self, grid: Any) -> Iterable[Any]:
+        """The weights to answer at, for every site that is there; the first round waits for all."""
+        import time
+
+        from flwr.app import Message, MessageType, RecordDict
+
+        here = list(grid.get_node_ids())
+        while not self.places and len(here) < self.method.sites:
+            time.sleep(PAUSE)
+            here = list(grid.get_node_ids())
+        for node in sorted(here):
+            if node not in self.places and len(self.places) < self.method.sites:
+                self.places[node] = len(self.places)
+        arrays = {"w": np.asarray(self.trial(self.state)), "round": np.asarray(self.state.count)}
+        content = RecordDict({"arrays": _to_record(arrays)})
+        to = [node for node in here if node in self.places]
+        return [Message(content=content, message_type=MessageType.TRAIN, dst_node_id=node) for node in to]
+
+    def take(self, replies: Iterable[Any]) -> tuple[Any, Any]:
+        """The answers, added up: (the weights, what the round reports)."""
+        from flwr.app import MetricRecord
+
+        w = self.state.w
+        sent, answered = [self.method.nothing(w)] * self.method.sites, np.zeros(self.method.sites, bool)
+        for reply in replies:
+            place = self.places[reply.metadata.src_node_id]
+            if reply.has_error():
+                _warn(f"site {place} did not answer: {reply.error.reason}")
+                continue
+            answered[place] = True
+            try:
+                sent[place] = self.read(str(reply.content["site"]["name"]), _arrays(reply.content["arrays"]))
+            except (KeyError, TypeError, ValueError) as error:
+                _warn(f"left out of a round: {error}")
+        together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *sent)
+        self.state, info = self.receive(self.state, together, jnp.asarray(answered))
+        values = {name: float(value) for name, value in info.records.items()}
+        for name, value in values.items():
+            self.history.setdefault(name, []).append(value)
+        return _to_record({"w": np.asarray(self.state.w)}), MetricRecord(dict(values))
+
+    def read(self, name: str, arrays: dict[str, np.ndarray]) -> Statistics | Update:
+        """What a site sent; ValueError with its name where the server cannot use it."""
+        w = self.state.w
+        wanted = self.method.nothing(w)
+        if missing := [f.name for f in dataclasses.fields(wanted) if f.name not in arrays]:
+            raise ValueError(f"site {name}: it sent no {missing[0]}.")
+        if isinstance(self.method, ExactRounds):
+            found = unpack(arrays, w.shape[0])
+            if reason := refuse_statistics(name, found, w.shape[0], w.dtype):
+                raise ValueError(reason)
+            return jax.tree.map(jnp.asarray, found)
+        for part, like in _fields(wanted).items():
+            if arrays[part].shape != like.shape or arrays[part].dtype != like.dtype:
+                raise ValueError(f"site {name}: its {part} is {arrays[part].dtype}{list(arrays[part].shape)}.")
+        found = Update(**{part: jnp.asarray(arrays[part]) for part in _fields(wanted)})
+        if not bool(found.is_sound):
+            raise ValueError(f"site {name}: its update is not finite, or it has no rows.")
+        return found
+
+
+def _fields(update: Any) -> dict[str, np.ndarray]:
+    return {field.name: np.asarray(getattr(update, field.name)) for field in dataclasses.fields(update)}
+
+
+def _record(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    from flwr.app import Array
+
+    return {name: Array(np.ascontiguousarray(array).reshape(array.shape)) for name, array in arrays.items()}
+
+
+def _to_record(arrays: dict[str, np.ndarray]) -> Any:
+    from flwr.app import ArrayRecord
+
+    return ArrayRecord(_record(arrays))
+
+
+def _arrays(record: Any) -> dict[str, np.ndarray]:
+    return {name: array.numpy() for name, array in record.items()}
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=3)

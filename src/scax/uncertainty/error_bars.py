@@ -1,0 +1,151 @@
+"""Error bars of networks that are averaged: what their rows say of y, and how far to trust it.
+
+Every member m is linearized by itself and gives f_m(x) and C_m(x) = J A⁻¹ Jᵀ. The prediction is their average, whose
+leave-one-out outputs are the average of the members' own. One number is then estimated for each target, from residuals
+e of rows that were left out (in closed form, by training again without them, or by being held out):
+
+    σ²:  mean e²/(σ² (V + b·mean C_m) + mean (f_m − f̄)²) = 1        b = 2 for Squared, 1 for Huber and Poisson
+
+V is 1, or the rate of a Poisson, times e²ᵑ where the size of the residuals depends on the row. For one
+member and the squared loss that is σ² = mean e_i²/(1 − h_i).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._gaussian import calibration, dispersion, fit_spread, predictive
+from ..losses import Logistic, Loss, Poisson, Softmax, Squared
+from ..storage.error_bars import MOST_RESIDUALS, ErrorBars, Layers, NetworkJacobian, features, mix
+from .fit import fit
+from .jacobian import Jacobian
+from .posterior import Posterior, Rows, one_hot
+
+#: Rows of which the posterior is made, and rows held out that calibrate it, at most.
+MOST_ROWS = 20_000
+#: Rows by which probabilities are calibrated at most.
+MOST_CALIBRATED = 4000
+#: The side of a system up to which members have a posterior on all weights; on the last layer beyond, where rows that
+#: were held out say how far the bars are off.
+SMALL_SIDE = 1500
+
+
+def error_bars(
+    networks: Sequence[Layers],
+    activation: str,
+    output: str,
+    offset: Any,
+    loss: Loss,
+    ridge: float,
+    rows: tuple[np.ndarray, np.ndarray, np.ndarray],
+    held_out: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
+    *,
+    total: float | None = None,
+    sparse: bool = False,
+    left_out: np.ndarray | None = None,
+) -> ErrorBars:
+    """Of MLPs that are averaged, `offset` added to their outputs.
+
+    `rows` (x, y [n, k], weight) were trained on, `total` the weight of all of them where these are some; `held_out`
+    rows were not. `left_out` [M, n, k]: outputs for `rows` of networks trained without them, in place of the
+    closed form.
+    """
+    x, y, weight = rows
+    k = y.shape[1]
+    scale = 1.0 if total is None else total / weight.sum()
+    weights = sum(w.size + b.size for w, b in networks[0])
+    if weights <= SMALL_SIDE or (held_out is None and len(x) * k <= SMALL_SIDE):
+        form = "weight-space" if weights <= len(x) * k or ridge == 0 else "sample-space"
+    else:
+        form = "last-layer" if held_out is not None else "low-rank"
+    if form == "weight-space" and ridge == 0:
+        ridge = 1e-10  # what is not determined keeps a wide prior
+    data = Rows(x, y, weight, k, scale)
+    jacobians = [
+        NetworkJacobian.of(layers, activation, output, offset, last=form == "last-layer", sparse=sparse)
+        for layers in networks
+    ]
+    posts = [fit(jacobian, loss, data, ridge, form, temperature=1.0) for jacobian in jacobians]
+    is_class = isinstance(loss, (Logistic, Softmax))
+    link = ("logistic" if isinstance(loss, Logistic) else "softmax") if is_class else "identity"
+    link = "exponential" if isinstance(loss, Poisson) else link
+    if held_out is None:
+        z, c = zip(*(post.leave_one_out_outputs for post in posts), strict=True)
+        z, truth, count = z if left_out is None else tuple(left_out), y, weight
+    else:
+        z, c = zip(*(_moments(post, held_out[0]) for post in posts), strict=True)
+        truth, count = held_out[1], held_out[2]
+    mean, within, between = mix(np.stack(z), np.stack(c))
+    members = tuple((jacobian, post.gaussian) for jacobian, post in zip(jacobians, posts, strict=True))
+    if is_class:
+        some = slice(None, None, -(-len(mean) // MOST_CALIBRATED))
+        found = calibration(mean[some], (within + between)[some], one_hot(truth[some]), count[some])
+        return ErrorBars(members, link, np.ones(k), None, np.zeros((1, k)), (), found)
+    bend = 2.0 if isinstance(loss, Squared) else 1.0
+    own, other = (np.maximum(np.diagonal(part, axis1=1, axis2=2), 0) for part in (bend * within, between))
+    seen = features(jacobians[0], x if held_out is None else held_out[0])
+    rate = np.exp(np.minimum(mean, 700)) if link == "exponential" else np.ones_like(mean)
+    center = rate if link == "exponential" else mean
+    varies, noise, spreads = np.ones_like(mean), np.empty(k), []
+    for j in range(k):
+        error, here = truth[:, j] - center[:, j], rate[:, j]
+
+        # by the delta method, in the units of the counts
+        def scale_of(noisy: np.ndarray, j: int = j, error: np.ndarray = error, here: np.ndarray = here) -> float:
+            return dispersion(error, here * noisy + here**2 * own[:, j], here**2 * other[:, j], count)
+
+        noise[j] = scale_of(varies[:, j])
+        size = np.abs(error) / np.sqrt(noise[j] * (here + here**2 * own[:, j]) + here**2 * other[:, j])
+        found = fit_spread(seen, size, count)
+        spreads.append(None if found is None else found[0])
+        if found is not None:
+            varies[:, j] = np.exp(2 * found[1])
+            noise[j] = scale_of(varies[:, j])
+    center, std = predictive(link, mean, noise * own + other, noise * varies)
+    studentized = np.stack([_levels(r, count) for r in ((truth - center) / std).T], axis=1)
+    return ErrorBars(members, link, bend * noise, noise, studentized, tuple(spreads))
+
+
+def of_posterior(post: Posterior, network: Any) -> ErrorBars:
+    """What a model file keeps of `scax.posterior` of an MLP."""
+    if not all(hasattr(network, name) for name in ("widths", "activation", "output")):
+        raise TypeError(f"a model file describes a scax.MLP, got {type(network).__name__}.")
+    assert isinstance(post.jacobian, Jacobian)
+    layout = post.jacobian.layout
+    sizes = [int(np.prod(shape)) for shape in layout.shapes]
+    ends = np.cumsum(sizes)
+    with jax.enable_x64(True):
+        params = layout.unflatten(jnp.asarray(post.jacobian.w), tuple(map(jnp.asarray, post.jacobian.frozen)))
+    layers = [(np.asarray(layer["weight"], float), np.asarray(layer["bias"], float)) for layer in params]
+    trained = [np.arange(b - a, b) for a, b, on in zip(sizes, ends, layout.trained, strict=True) if on]
+    jacobian = NetworkJacobian.of(layers, network.activation, network.output)
+    support = np.concatenate(trained)[post.jacobian.support]
+    members = ((NetworkJacobian(jacobian.layers, jacobian.activation, jacobian.output, jacobian.offset, support),
+                post.gaussian),)  # fmt: skip
+    k, loss = post.rows.outputs, post.loss
+    temperature = np.full(k, post.temperature)
+    if isinstance(loss, (Logistic, Softmax)):
+        link = "logistic" if isinstance(loss, Logistic) else "softmax"
+        return ErrorBars(members, link, temperature, None, np.zeros((1, k)), (), post.calibration)
+    link = "exponential" if isinstance(loss, Poisson) else "identity"
+    noise = np.ones(k) if isinstance(loss, Poisson) else np.broadcast_to(np.asarray(post.noise) ** 2, (k,)).copy()
+    studentized = np.stack([_levels(r, post.rows.weight) for r in post.studentized().T], axis=1)
+    return ErrorBars(members, link, temperature, noise, studentized)
+
+
+def _moments(post: Posterior, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    parts = [(z, post.gaussian.covariance(j)) for _, z, j in post.jacobian.chunks(x, post.rows.outputs)]
+    return np.concatenate([z for z, _ in parts]), np.concatenate([c for _, c in parts])
+
+
+def _levels(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The residuals in order, or so many quantiles of them where they are many or have weights of their own."""
+    order = np.argsort(residuals)
+    if len(residuals) <= MOST_RESIDUALS and np.ptp(weight) == 0:
+        return residuals[order]
+    count = min(len(residuals), MOST_RESIDUALS)
+    share = (np.cumsum(weight[order]) - weight[order] / 2) / weight.sum()
+    return np.interp((np.arange(count) + 0.5) / count, share, residuals[order])

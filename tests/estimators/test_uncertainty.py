@@ -1,0 +1,98 @@
+"""Error bars of the estimators: in closed form for a linear model, in the data's units for every loss."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes, load_iris
+
+from scax.estimators import SCAClassifier, SCARegressor
+from scax.storage.error_bars import ErrorBars
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+SMALL = {"hidden_layer_sizes": 4, "alpha": 1e-2, "max_iter": 20, "random_state": 0, "n_members": 2}
+
+
+@pytest.fixture(scope="module")
+def table():
+    X, y = load_diabetes(return_X_y=True)
+    return X[:120], y[:120]
+
+
+@pytest.fixture(scope="module")
+def model(table):
+    return SCARegressor(**SMALL).fit(*table)
+
+
+def test_a_line_has_the_bars_of_ridge_regression(table):
+    X, y = table
+    line = SCARegressor((), alpha=1e-2, n_members=1, random_state=0).fit(X, y)
+    design = np.column_stack([np.ones(len(X)), (X - X.mean(0)) / X.std(0)])
+    inverse = np.linalg.inv(design.T @ design + len(X) * 1e-2 / 2 * np.eye(11))
+    leverage = np.einsum("nq,qr,nr->n", design, inverse, design)
+    noise = np.mean((y - line.predict(X)) ** 2 / (1 - leverage))
+    mean, std = line.predict(X, return_std=True)
+    np.testing.assert_array_equal(mean, line.predict(X))
+    np.testing.assert_allclose(std, np.sqrt(noise * (1 + leverage)), rtol=1e-6)
+
+
+def test_intervals_are_in_the_units_of_the_target_and_survive_pickling(table, model):
+    X, y = table
+    bounds = model.predict_interval(X, 0.9)
+    assert bounds.shape == (120, 2)
+    assert 0.85 <= np.mean((bounds[:, 0] <= y) & (y <= bounds[:, 1])) <= 0.99
+    assert np.all(model.predict_interval(X, 0.5)[:, 0] >= bounds[:, 0])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_interval(X, 0.9), bounds)
+    # members that disagree count: far away the bars are wider
+    assert model.predict(10 * X, return_std=True)[1].mean() > 1.05 * model.predict(X, return_std=True)[1].mean()
+
+
+def test_bars_are_wider_where_noise_is_larger():
+    random = np.random.default_rng(0)
+    X = random.uniform(-1, 1, (400, 2))
+    y = X[:, 1] + np.where(X[:, 0] > 0, 1.0, 0.1) * random.standard_normal(400)
+    model = SCARegressor(**SMALL).fit(X, y)
+    std = model.predict(np.array([[-0.7, 0.0], [0.7, 0.0]]), return_std=True)[1]
+    assert std[1] > 3 * std[0]
+    description, arrays = model.error_bars_.to_arrays()
+    back = ErrorBars.from_arrays(description, arrays)
+    np.testing.assert_allclose(back.interval(X, 0.9), model.error_bars_.interval(X, 0.9), rtol=1e-4, atol=1e-4)
+
+
+def test_rows_held_out_calibrate_where_there_are_any(table):
+    X, y = table
+    held = SCARegressor(early_stopping=True, validation_fraction=0.3, **SMALL).fit(X, y)
+    bars = held.error_bars_
+    assert len(bars.studentized) == 36
+    np.testing.assert_allclose(np.mean(bars.studentized**2), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["huber", "poisson"])
+def test_every_loss_has_intervals_of_several_outputs(table, loss):
+    X, y = table
+    counts = np.round(np.column_stack([y, y[::-1]]) / 20)
+    model = SCARegressor(loss=loss, **SMALL).fit(X, counts)
+    bounds = model.predict_interval(X, 0.9)
+    assert bounds.shape == (120, 2, 2)
+    inside = (bounds[:, :, 0] <= counts) & (counts <= bounds[:, :, 1])
+    assert np.all(inside.mean(axis=0) > 0.88)  # trained on them: more than 0.9, but not all
+    assert not np.all(inside)
+    assert loss == "huber" or bounds.min() >= 0
+
+
+def test_corrected_probabilities_are_probabilities_near_the_plain_ones():
+    X, y = load_iris(return_X_y=True)
+    model = SCAClassifier(**SMALL).fit(X, y)
+    plain, corrected = model.predict_proba(X), model.predict_proba(X, calibrated=True)
+    np.testing.assert_allclose(corrected.sum(axis=1), 1)
+    assert not np.array_equal(plain, corrected)
+    loss = lambda p: -np.mean(np.log(p[np.arange(len(y)), y]))
+    assert loss(corrected) < loss(plain) + 0.02
+
+
+def test_bad_input_is_a_sentence(table, model):
+    X, y = table
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        model.predict_interval(X, 95)
+    with pytest.raises(ValueError, match="partial_fit keeps none"):
+        SCARegressor(**SMALL).partial_fit(X, y).predict(X, return_std=True)
