@@ -106,3 +106,13 @@ def test_the_example_of_a_feed_runs():
     first = scope["Points"](20).sample(65_536)
     start = scope["method"].problem.objective(scope["net"].init(jax.random.key(0)), first.x, first.y)
     assert history["objective"][-1] < 0.5 * start
+
+
+def test_no_guide_begins_with_a_formula():
+    """Pages of the manual, but for those on how it works."""
+    for page in (ROOT / "docs").rglob("*.md"):
+        if "how-it-works" in page.parts:
+            continue
+        first = page.read_text(encoding="utf-8").split("\n\n")[1]
+        assert not first.startswith("    "), page
+        assert not re.search("[‖Σ∂∇δ]|\\bargmin", first), page

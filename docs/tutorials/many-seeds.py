@@ -4,8 +4,6 @@
 # One run is an anecdote. We train twelve from different starts in one compiled program, and compare two methods by pairs.
 
 # %%
-import time
-
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,9 +23,7 @@ run = lambda method: scax.train_many(
     method, net.init, train, keys=keys, steps=200, batch_size=32, validation=held_out, records=20
 )
 
-began = time.perf_counter()
 sca = run(scax.SCA(problem))
-print(f"12 runs of 200 steps: {time.perf_counter() - began:.1f} s, compilation included")
 {name: values.shape for name, values in sca.history.items() if name in ("step", "validation_loss")}
 
 # %% [markdown]

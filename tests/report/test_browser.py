@@ -74,7 +74,7 @@ def test_page(name, browser, tmp_path):
         browser.open(page, **view)
         assert browser.complaints() == []
         assert browser.requests() == [page.resolve().as_uri()]
-        assert browser.value("document.querySelectorAll('figure svg').length") == (11 if name == "training" else 6)
+        assert browser.value("document.querySelectorAll('figure svg').length") == (8 if name == "training" else 6)
         assert browser.value(BROKEN) == []
         # nothing sticks out: no sideways scrolling of the page, at any width
         assert browser.value("document.documentElement.scrollWidth") <= view.get("width", 1200)

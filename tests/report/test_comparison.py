@@ -55,7 +55,7 @@ def test_one_self_contained_page(task):
     assert len(outline.ids) == len(set(outline.ids))
     assert outline.references == []
     assert "script" not in outline.tags
-    assert outline.tags.count("svg") == 6
+    assert outline.tags.count("figure") == 6
     for reference in re.findall(r'(?:href="#|url\(#)([\w-]+)', page):
         assert reference in outline.ids
     assert not re.search(r"https?://(?!www\.w3\.org/)", page)

@@ -11,5 +11,5 @@ def test_standalone_svg():
     svg = picture(results())
     assert svg.startswith("<svg")
     assert "var(" not in svg
-    assert "#d9480f" in svg  # SCA's color
+    assert "#d55e00" in svg  # SCA's color
     assert not re.search(r"https?://(?!www\.w3\.org/)", svg)

@@ -127,14 +127,14 @@ def _verdict(run: Run) -> str:
         return f"{count}: {', '.join(f'{k} {number(v)}' for k, v in test.items() if isinstance(v, float))}."
     if r2 <= 0:
         return f"{count} it is no better than always predicting the mean (R² {number(r2)}): do not use it."
-    said = f"{count} it explains {100 * r2:.0f}% of the variance (R² {number(r2)}), its typical error {number(error)}"
+    said = f"{count} it explains {100 * r2:.0f}% of the variance, its typical error (RMSE) is {number(error)}"
     said += f" against {number(mean)} for always predicting the mean"
     if (line := run.results.get("linear", {}).get("RMSE")) is not None:
         gain = 1 - error / line
         if abs(gain) < 0.02:
             said += f" and {number(line)} for a linear model: no better than a line"
         else:
-            said += f" and {number(line)} for a linear model, {abs(gain):.0%} {'less' if gain > 0 else 'more'}"
+            said += f" and {number(line)} for a linear model, {f'{gain:.0%} less' if gain > 0 else 'which is better'}"
     return said + "."
 
 
@@ -175,7 +175,7 @@ def _scores(run: Run) -> list[str]:
             ("", [page.text(c["class"], LONGEST), f"{c['rows']:,}", share(c["recall"]), share(c["precision"])])
             for c in classes
         ]
-        out.append(page.table(["class", "rows", "found of them", "right where named"], body, "scores"))
+        out.append(page.table(["class", "rows", "recall", "precision"], body, "scores"))
     return out
 
 
