@@ -7,7 +7,7 @@ from typing import Any
 
 
 def constraints(project: dict[str, Any]) -> list[str]:
-    """One line per dependency of the core and of the extras, `dev` and `docs` left out: name==oldest release allowed."""
+    """One line per dependency of core and extras, `dev` and `docs` left out: name==oldest release allowed."""
     extras = project["optional-dependencies"]
     lines = [
         *project["dependencies"],
