@@ -102,9 +102,10 @@ def train(
     from .named import named
 
     known = named(table)
-    if target is None and known.target is None:
+    column = known.target if target is None else target
+    if column is None:
         raise UserError(f"{table}: which column is to be predicted? Give --target.")
-    as_known = target is None or target == known.target
+    as_known = column == known.target
     given: dict[str, Any] = {
         "hidden": None if hidden == "auto" else widths("hidden", hidden),
         "activation": None if activation == "auto" else activation,
@@ -115,7 +116,7 @@ def train(
     given = {name: value for name, value in given.items() if value is not None}
     options = TrainConfig(
         table=str(known.path.absolute()),
-        target=known.target if target is None else target,
+        target=column,
         task=known.task if task == "auto" and as_known else task,
         drop=names("drop", drop) if drop else list(known.drop),
         category=names("category", category) if category else [],

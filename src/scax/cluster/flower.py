@@ -61,7 +61,8 @@ def make_strategy(method: ExactRounds | LocalRounds, params: PyTree) -> Any:
 
         @property
         def params(self):
-            return method.solution(server.state)
+            state: Any = server.state  # each method's own
+            return method.solution(state)
 
         @property
         def history(self):

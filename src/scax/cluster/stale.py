@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._struct import Number, struct
 from ..options import active_rules
-from ..rules.curvature_memory import CurvatureMemory
+from ..rules.curvature_memory import CurvatureMatrix, CurvatureMemory
 from ..rules.rules import RuleStates
 from ..sca import SCA, State
 from ..sharding.blocks import Partition, scatter
@@ -98,8 +98,8 @@ def merge(
     )
 
 
-def _fuller(own: CurvatureMemory | None, new: CurvatureMemory | None) -> CurvatureMemory | None:
-    """The curvature memory with more updates; None where there is none."""
-    if own is None or new is None:
+def _fuller(own: CurvatureMemory | CurvatureMatrix | None, new: CurvatureMemory | CurvatureMatrix | None):
+    """The curvature memory with more updates; None where there is none. Blocks keep no matrix."""
+    if not isinstance(own, CurvatureMemory) or not isinstance(new, CurvatureMemory):
         return None
     return jax.tree.map(lambda a, b: jnp.where(new.updates > own.updates, b, a), own, new)

@@ -517,7 +517,8 @@ class SCAEstimator(Uncertain, Sparsity, BaseEstimator):
             validate_data(self, X, skip_check_array=True, reset=first)
             if first:
                 self._columns = Columns.of(X, self.categorical_features)
-            return check_X_y(self._columns.read(X), y, estimator=self, **READING, **options)
+            X, y = check_X_y(self._columns.read(X), y, estimator=self, **READING, **options)
+            return np.asarray(X), np.asarray(y)
         X, y = validate_data(self, X, y, accept_sparse="csr", reset=first, **READING, **options)
         X = _dense(X)
         if first:

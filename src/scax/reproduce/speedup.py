@@ -19,6 +19,7 @@ from ..problem import Problem
 from ..regularizers import L2
 from ..sca import SCA, convex_problem
 from ..sharding.blocks import Blocks
+from ..surrogate import QuadraticSurrogate
 from ..training import engine
 from ..training.baseline import baseline
 from ..training.feed import Whole
@@ -84,6 +85,7 @@ def _block(sca: SCA, state, batch: Batch):
     """What one unit does: J, then the first block's system; the others stay at w_n."""
     surrogate, solver = convex_problem(sca, state, batch)
     solve: Any = solver.solve
+    assert not isinstance(surrogate, QuadraticSurrogate)  # which blocks do not have
     return solve(surrogate.take(state.blocks.index[0], state.blocks.mask[0])).delta
 
 

@@ -15,7 +15,7 @@ from ..layout import Layout
 from ..losses import StackedLoss
 from ..regularizers import Regularizer
 from ..solvers import Solution, Solver, join_blocks
-from ..surrogate import AnySurrogate, LinearSurrogate, Surrogate
+from ..surrogate import AnySurrogate, LinearSurrogate, QuadraticSurrogate, Surrogate
 
 
 @struct
@@ -115,7 +115,7 @@ class Blocks:
         chosen = jax.random.choice(self._key(n, 1), self.count, (self.active,), replace=False)
         return Partition(partition.index[chosen], partition.mask[chosen])
 
-    def own_rows(self, surrogate: AnySurrogate) -> Int[Array, "c l"] | None:
+    def own_rows(self, surrogate: Surrogate | LinearSurrogate) -> Int[Array, "c l"] | None:
         """The rows of every moving block's own mini-batch; None where all blocks see all rows."""
         if not self.own_batch or isinstance(surrogate, LinearSurrogate):
             return None
@@ -202,6 +202,7 @@ def solve_in_blocks(
     if blocks is None or partition is None:
         solution, center = solve(surrogate), getattr(surrogate, "center", None)
         return solution if center is None else dataclasses.replace(solution, delta=center + solution.delta)
+    assert not isinstance(surrogate, QuadraticSurrogate)  # options refuse it
     moving = blocks.at(partition, n)
 
     def one(index, mask, rows):

@@ -173,10 +173,14 @@ class ErrorBars:
         k = len(members[0][0].offset)
         spreads: list[Spread | None] = []
         for j, constant in enumerate(description["spreads"]):
-            spreads.append(None if constant is None else Spread(*arrays[f"bars.spread.{j}"], float(constant)))
+            if constant is None:
+                spreads.append(None)
+                continue
             width = features(members[0][0], np.zeros((1, members[0][0].layers[0][0].shape[0]))).shape[1]
-            if constant is not None and arrays[f"bars.spread.{j}"].shape != (3, width):
+            if (spread := arrays[f"bars.spread.{j}"]).shape != (3, width):
                 raise ValueError("a spread")
+            center, scale, weights = spread
+            spreads.append(Spread(center, scale, weights, float(constant)))
         factor_of_logits, share = map(float, description["calibration"])
         bars = ErrorBars(
             tuple(members), description["link"], arrays["bars.temperature"], arrays.get("bars.noise"),

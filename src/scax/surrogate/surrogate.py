@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from ..linearize import Linearization, WithMemoryRows, WithPairs
 from ..regularizers import Regularizer
-from ..rules.curvature_memory import CurvatureMatrix
+from ..rules.curvature_memory import CurvatureMatrix, CurvatureMemory
 from ..rules.rules import Proposal
 from .datafit import Datafit
 from .linearized_batch import LinearizedBatch
@@ -168,7 +168,7 @@ def build_surrogate(
         datafit = Datafit(HalfSquare(), jnp.zeros_like(lin.outputs), ρ * here.shares)
         past = slope if past is None else past + slope
     center = None if carried is None else proposal.carry * carried  # βδ_prev
-    if proposal.memory is None or proposal.memory_weight is None:
+    if not isinstance(proposal.memory, CurvatureMemory) or proposal.memory_weight is None:
         return Surrogate.of(datafit, lin, w, past, center, proposal.damping, regularizer)
     # ς‖B(δ − βδ_prev)‖², with βδ_prev as the origin
     lin = WithMemoryRows(lin, proposal.memory.rows, proposal.memory.squares, center)

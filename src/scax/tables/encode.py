@@ -54,9 +54,10 @@ class Encoding:
         number = np.array([len(each) == 0 for each in levels], bool)
         missing = np.isnan(x)
         center, scale = np.zeros(len(number)), np.ones(len(number))
+        indicator = np.asarray(missing.any(axis=0))
         limit, fill, edges = plain.limit.copy(), plain.fill.copy(), list(plain.edges)
         if kind == "standard":
-            for part in _slices(number, missing.any(axis=0)):
+            for part in _slices(number, indicator):
                 there = None if not missing[:, part].any() else ~missing[:, part[0]]
                 rows = slice(None) if there is None else there
                 if there is None or there.any():
@@ -70,7 +71,6 @@ class Encoding:
                     center[j], scale[j] = fill[j], _ = column.center_and_scale()
                     edges[j] = column.edges(bins) if kind == "bins" else edges[j]
             limit[number] = LIMIT
-        indicator = missing.any(axis=0)
         return Encoding(center, scale, limit, fill, indicator, tuple(edges), levels)
 
     @functools.cached_property
