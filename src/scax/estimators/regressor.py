@@ -59,7 +59,7 @@ class SCARegressor(RegressorMixin, SCAEstimator):
     validation_fraction : float or "auto", default="auto"
         The part of the rows that early stopping sets aside: 0.2; 0.1 for less than 1,000 rows.
     n_members : int or "auto", default="auto"
-        Networks whose raw outputs are averaged: at most so many of those of the search. 4, or 1 with a penalty that makes
+        Networks whose raw outputs are averaged: at most so many of those of the search. 4, or 1 with a penalty making
         zeros. `coefs_` is one network that stands for all: their units side by side.
     standardize : bool, default=True
         Scale inputs (see `numbers`) and targets inside the estimator; predictions are in the original units.
