@@ -218,12 +218,9 @@ def measure(table: Table, name: str, seed: int, rows: int) -> dict[str, float]:
 
 
 def ranks(results: dict[str, Any]) -> dict[str, float]:
-    """The mean rank of each method over the tables that all of them were tried on."""
-    names = sorted({name for each in results.values() for name in each})
-    whole = [each for each in results.values() if all(name in each for name in names)]
-    errors = np.array([[_mean(each[name], "error") for name in names] for each in whole])
-    if not len(errors):
-        return {}
+    """The mean rank of each method that was tried on all tables."""
+    names = [name for name in _order(results) if all(name in each for each in results.values())]
+    errors = np.array([[_mean(each[name], "error") for name in names] for each in results.values()])
     order = errors.argsort(axis=1).argsort(axis=1) + 1
     return dict(zip(names, order.mean(axis=0).tolist(), strict=True))
 
@@ -234,13 +231,13 @@ def _mean(splits: list[dict[str, float]], what: str) -> float:
 
 def page(results: dict[str, Any]) -> str:
     """The table of the docs."""
-    names = sorted({name for each in results.values() for name in each}, key=list(_order(results)).index)
+    names = [name for name in _order(results) if all(name in each for each in results.values())]
     lines = [
         "| table | rows × columns | " + " | ".join(names) + " | scax, processor s |",
         "|---" * (len(names) + 3) + "|",
     ]
     for table, each in results.items():
-        errors = {name: _mean(each[name], "error") for name in names if name in each}
+        errors = {name: _mean(each[name], "error") for name in names}
         size = next(iter(each.values()))[0]
         cells = [
             f"**{errors[n]:.3f}**"

@@ -59,10 +59,10 @@ class SCARegressor(RegressorMixin, SCAEstimator):
     validation_fraction : float or "auto", default="auto"
         The part of the rows that early stopping sets aside: 0.2; 0.1 for less than 1,000 rows.
     n_members : int or "auto", default="auto"
-        Networks trained at once from different starts, their raw outputs averaged: 4, or 1 with a penalty that makes
+        Networks whose raw outputs are averaged: at most so many of those of the search. 4, or 1 with a penalty making
         zeros. `coefs_` is one network that stands for all: their units side by side.
     standardize : bool, default=True
-        Bring inputs and targets to mean 0 and deviation 1 inside the estimator; predictions are in the original units.
+        Scale inputs (see `numbers`) and targets inside the estimator; predictions are in the original units.
     numbers : {"auto", "standard", "clipped", "bins", "both"}, default="auto"
         How columns of numbers enter the network. "standard": mean 0 and deviation 1. "clipped": median 0 and distance
         of the quartiles 1, large values clipped smoothly. "bins": that, and each number's place within 16 quantile bins
