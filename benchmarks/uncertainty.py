@@ -256,6 +256,33 @@ def exact(rows: int, hidden: tuple[int, int], features: int = 10) -> dict:
     return found
 
 
+def markdown(results: dict) -> str:
+    """The tables of docs/uncertainty.md."""
+    lines = ["| table | rows | covered | width | split conformal covered | its width |", "|---|---|---|---|---|---|"]
+    for name, t in results.get("coverage", {}).items():
+        lines.append(
+            f"| {name} | {t['rows']:,} | {t['covered']:.3f} | {t['width']:.3g} | {t['conformal']:.3f} "
+            f"| {t['conformal width']:.3g} |"
+        )
+    lines += [
+        "",
+        "| table | rows | log loss | corrected | calibration error | corrected |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, t in results.get("probabilities", {}).items():
+        lines.append(
+            f"| {name} | {t['rows']:,} | {t['log loss']:.4f} | {t['corrected']:.4f} | {t['error']:.3f} "
+            f"| {t['error corrected']:.3f} |"
+        )
+    lines += ["", "| table | rows | loss: auto | evidence | seconds: auto | evidence |", "|---|---|---|---|---|---|"]
+    for name, t in results.get("evidence", {}).items():
+        lines.append(
+            f"| {name} | {t['rows']:,} | {t['auto loss']:.4f} | {t['evidence loss']:.4f} | {t['auto seconds']:.2f} "
+            f"| {t['evidence seconds']:.2f} |"
+        )
+    return "\n".join(lines)
+
+
 def draw(results: dict) -> None:
     """docs/images/uncertainty.svg: bars of a curve, and coverage and width of the tables measured."""
     import matplotlib
@@ -287,7 +314,7 @@ def draw(results: dict) -> None:
         middle.scatter([t[key] for t in tables.values()], place, s=22, color=color, label=label)
     middle.set(title="share covered, 95% asked", xlim=(0.88, 1.0))
     middle.set_yticks(place, list(tables))
-    middle.legend(loc="upper left", frameon=False)
+    middle.legend(loc="lower left", frameon=False)
     right.axvline(1, color="#999999", linewidth=1)
     right.scatter([t["width"] / t["conformal width"] for t in tables.values()], place, s=22, color="#4878d0")
     right.set(title="width over split conformal's")
@@ -306,6 +333,7 @@ def main() -> None:
     for part in args.parts:
         if part == "draw":
             draw(json.loads(OUT.read_text()))
+            print(markdown(json.loads(OUT.read_text())))
             continue
         if part == "exact":
             jobs = {"small": lambda: exact(400, (20, 20)), "large": lambda: exact(10_000, (94, 94))}

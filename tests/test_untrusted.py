@@ -9,6 +9,7 @@ import pytest
 from scax import _untrusted
 from scax._text import printable
 from scax._untrusted import Between, Unreadable, check, open_regular, parse_json, read_text
+from scax.storage.run_files import Error
 
 
 class Inner(TypedDict):
@@ -100,3 +101,10 @@ def test_printable():
     assert printable("größe 日本") == "größe 日本"
     assert printable("a\x1b[31mb\n\u202e\udcff") == r"a\x1b[31mb\n\u202e\udcff"
     assert printable("abcdef", 4) == "abc…"
+
+
+def test_a_standard_error_is_not_negative():
+    """A chart of a path draws it as a bar; null is one that was not finite."""
+    check([0.5, 0.0, None, 1], list[Error], "error")
+    with pytest.raises(Unreadable, match=r"error\[1\]"):
+        check([0.5, -0.1], list[Error], "error")

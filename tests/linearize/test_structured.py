@@ -8,6 +8,7 @@ import pytest
 import scax
 from scax.linearize import linearize, structured
 from scax.linearize.network import NetworkFunction
+from scax.linearize.walk import find_uses
 
 
 def draw(rng, *shape):
@@ -166,3 +167,17 @@ def test_frozen_parameters_are_not_read():
         steps[solver] = sca.step(sca.init(params), (x.astype(jnp.float32), y))[0].w
     assert steps["structured"].shape == (4 + 12 + 3 + 6,)
     np.testing.assert_allclose(steps["structured"], steps["weight-space"], rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("layout", [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NHWC")])
+def test_patches_make_a_convolution(layout):
+    """Patches times the kernel as a matrix, whatever the strides, dilations and the order of axes."""
+    rng = np.random.default_rng(0)
+    x, k = draw(rng, *((1, 7, 6, 2) if layout[0] == "NHWC" else (1, 2, 7, 6))), draw(rng, 3, 2, 2, 5)
+    k = k if layout[1] == "HWIO" else k.transpose(3, 2, 0, 1)
+    options = {"window_strides": (2, 1), "padding": ((2, 1), (0, -1)), "lhs_dilation": (1, 2), "rhs_dilation": (2, 1)}
+    apply = lambda k, x: jax.lax.conv_general_dilated(x, k, dimension_numbers=layout, **options)
+    (use,) = find_uses(jax.make_jaxpr(apply)(k, x).jaxpr, 1)[0]
+    whole = use.arrange_data(x[None])[0] @ use.arrange(k)
+    np.testing.assert_allclose(whole, use.arrange_sensitivity(apply(k, x)[None])[0], rtol=1e-5, atol=1e-6)
+    assert (use.positions, use.outputs) == whole.shape

@@ -51,11 +51,13 @@ def test_exact_is_the_one_device_step(dtype):
         close(after(spread, params, seven)[0], after(scax.SCA(problem, **options), params, seven)[0], dtype)
 
 
-@pytest.mark.parametrize("scheme", ["exact", "data", "blocks"])
-def test_eight_devices_do_what_one_does(scheme, x64):
+@pytest.mark.parametrize(
+    ("scheme", "curvature"), [("exact", "exact"), ("exact", 1), ("data", "exact"), ("blocks", "exact")]
+)
+def test_eight_devices_do_what_one_does(scheme, curvature, x64):
     """More of them than the hidden layer has units, and rows that do not share out evenly."""
     problem, params, batch = setting("softmax", dtype=np.float64, n=12)
-    options = {"damping": 0.1, "blocks": scax.Blocks(8) if scheme == "blocks" else None}
+    options = {"damping": 0.1, "blocks": scax.Blocks(8) if scheme == "blocks" else None, "curvature": curvature}
     spread = scax.SCA(problem, parallel=scax.Parallel(8, scheme=scheme), **options)
     close(after(spread, params, batch)[0], after(scax.SCA(problem, **options), params, batch)[0], np.float64)
 

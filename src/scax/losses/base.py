@@ -61,7 +61,7 @@ class Loss:
         """r random directions a row that stand for its Hessian: E[CᵀC] = ∇²l, C_i [r, k]; Fᵀε/√r with signs ε.
 
         Signs, whose products have the least spread: with labels drawn from p for softmax, the same in the mean, rare
-        labels make long directions, and trainings end 5% higher (docs/outputs.md).
+        labels make long directions, and trainings end 5% higher (docs/measurements/outputs.md).
         """
         signs = jax.random.rademacher(key, (z.shape[0], r, z.shape[1]), z.dtype)
         return self.pull_factor(z, y, signs) / math.sqrt(r)

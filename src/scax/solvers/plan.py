@@ -15,7 +15,8 @@ from .cost import Dimensions, step_cost
 from .quadratic import QuadraticModel
 
 #: How many times the price of one sampled direction per row an exact step must be for `curvature="auto"` to sample;
-#: with a quadratic loss, whose targets may have no noise, exact steps gain several times as much (docs/outputs.md).
+#: with a quadratic loss, whose targets may have no noise, exact steps gain several times as much
+#: (docs/measurements/outputs.md).
 CHEAPER, CHEAPER_QUADRATIC = 8.0, 32.0
 
 

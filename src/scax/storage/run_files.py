@@ -21,6 +21,7 @@ MOST_RECORDS = 20_000  # a run writes about a hundred
 
 Count = Annotated[int, Between(0, 2**53)]
 Number = float | None  # null where it was not finite
+Error = Annotated[float, Between(0, 1e300)] | None  # a standard error
 Matrix = list[list[Number]]
 
 
@@ -50,7 +51,7 @@ class PathSummary(TypedDict):
 
     strengths: list[float]
     loss: list[Number]
-    error: list[Number]
+    error: list[Error]
     weights: list[int]
     neurons: list[int]
     inputs: list[list[int]]

@@ -2,10 +2,10 @@
 
 import dataclasses
 
-from ..tables.encode import BINS, MOST_BINNED
-
 #: Rows from which a table can spare some to choose the best epoch by, and feed a deeper network.
 MANY_ROWS = 1000
+#: Columns up to which numbers have bins: 16 features each.
+MOST_COLUMNS = 256
 #: Steps of one run, about: more rows, fewer epochs.
 STEPS = 6000
 
@@ -39,7 +39,7 @@ class Recipe:
         if rows < MANY_ROWS or not smooth:
             return Recipe((32,), "tanh", "standard", 100, 1e-3, 3, False, 0.1, members, False)
         epochs = int(min(max(STEPS * batch_size / rows, 25), 60))
-        numbers = "both" if columns * BINS <= MOST_BINNED else "clipped"
+        numbers = "both" if columns <= MOST_COLUMNS else "clipped"
         return Recipe((64, 64), "silu", numbers, epochs, 0.0, 10, True, 0.2, members, True)
 
     def __str__(self) -> str:
