@@ -160,7 +160,8 @@ def run_examples() -> None:
 
 
 def zensical(*words: str) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "zensical", *words], cwd=ROOT)
+    here = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}  # where tools/docstrings.py finds its neighbor
+    return subprocess.Popen([sys.executable, "-m", "zensical", *words], cwd=ROOT, env=here)
 
 
 def main(serve: bool) -> int:

@@ -51,7 +51,9 @@ def main(source: Path) -> None:
     from scax.report.svg import SERIES, STYLE, to_svg
 
     plt.rcParams.update(STYLE | {"axes.prop_cycle": plt.cycler(color=SERIES), "figure.constrained_layout.use": True})
-    plt.rcParams.update({"figure.figsize": (6.4, 3.2), "figure.facecolor": "none", "axes.facecolor": "none"})
+    plt.rcParams.update(
+        {"text.parse_math": True, "figure.figsize": (6.4, 3.2), "figure.facecolor": "none", "axes.facecolor": "none"}
+    )
     scope, drawn = {"__name__": "tutorial"}, 0
     for kind, text in cells(source.read_text(encoding="utf-8")):
         if kind == "markdown":

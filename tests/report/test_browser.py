@@ -7,6 +7,7 @@ import pytest
 from scax.report.comparison import comparison_page
 from scax.report.training import Run, training_page
 from scax.runs.config import TrainConfig
+from scax.tables.schema import Column, Schema, Target
 
 from .browser import Browser, chromium
 from .results import results
@@ -33,10 +34,12 @@ def training() -> str:
         for n in steps
     ]  # fmt: skip
     column = "a_column_with_a_name_that_nobody_would_want_to_read_twice"
-    schema = {"rows": 100, "columns": [{"name": f"{column}_{i}", "kind": "number"} for i in range(9)], "target": {}}
+    schema = Schema(tuple(Column(f"{column}_{i}", "number") for i in range(9)), Target(column, "regression"), 100)
     found = {
         "task": "regression", "network": [9, 16, 16, 1], "weights": 433, "rows": {"train": 80, "validation": 20},
-        "kept": "last", "final": records[-1], "outputs": [[0.1 * i] for i in range(20)],
+        "kept": "last", "final": records[-1],
+        "test": {"R²": 0.5, "MAE": 0.1, "RMSE": 0.2, "RMSE of the mean": 0.3}, "linear": {"R²": 0.4, "RMSE": 0.25},
+        "outputs": [[0.1 * i] for i in range(20)],
         "truth": [0.11 * i for i in range(20)],
     }  # fmt: skip
     config = TrainConfig(table="/somewhere/t.csv", target=column, l1=0.01, steps=100)
