@@ -291,7 +291,7 @@ def test_interrupt_saves_and_says_how_to_resume(tmp_path):
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "scax resume run" in err
-    assert len(err.strip().splitlines()) == 1
+    assert len([line for line in err.strip().splitlines() if "so far" not in line]) == 1  # a slow machine shows progress
     assert read(tmp_path / "run/checkpoint.safetensors").description["info"]["step"] >= 1
 
 

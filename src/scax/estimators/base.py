@@ -523,7 +523,7 @@ class SCAEstimator(Uncertain, Sparsity, BaseEstimator):
         X = _dense(X)
         if first:
             self._columns = Columns.of(X, self.categorical_features)
-        return self._columns.read(X), y
+        return self._columns.read(X), np.asarray(y)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
