@@ -68,7 +68,7 @@ def test_what_is_declared_is_imported():
 
 
 def test_what_the_tests_import_is_declared_and_the_other_way_round():
-    own = {"scax", "tests", "benchmarks", "tools", "run_tutorial", *sys.stdlib_module_names}
+    own = {"scax", "tests", "benchmarks", "tools", "run_tutorial", "reference", *sys.stdlib_module_names}
     folders = [ROOT / "tests", ROOT / "tools", ROOT / "examples"]
     imported = {found.package for folder in folders for found in imports_of(folder)} - own
     known = CORE.keys() | DEV.keys() | {name for extra in EXTRAS.values() for name in extra}
@@ -124,5 +124,5 @@ def test_actions_of_workflows_are_pinned_and_may_only_read(file):
     for action in re.findall(r"uses: *(.*)", text):
         assert re.fullmatch(r"[\w/.-]+@[0-9a-f]{40}  # v[\d.]+", action), action
     assert re.search(r"^permissions:\n  contents: read\n", text, re.M)
-    for target in re.findall(r"run: make (\w+)", text):
+    for target in re.findall(r"run: make ([\w-]+)", text):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M), target
