@@ -291,7 +291,8 @@ def test_interrupt_saves_and_says_how_to_resume(tmp_path):
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "scax resume run" in err
-    assert len([line for line in err.strip().splitlines() if "so far" not in line]) == 1  # a slow machine shows progress
+    # a slow machine shows progress
+    assert len([line for line in err.strip().splitlines() if "so far" not in line]) == 1
     assert read(tmp_path / "run/checkpoint.safetensors").description["info"]["step"] >= 1
 
 
