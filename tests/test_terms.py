@@ -172,7 +172,8 @@ def test_all_rows_of_all_terms_end_by_themselves(x64):
         steps=300,
         batch_size=None,
     )
-    assert result.status == "converged"
+    assert result.status in ("converged", "precision_reached")  # which of the two comes first, rounding decides
+    assert result.steps < 300
 
 
 def test_weights_by_schedule_and_by_balance(x64):

@@ -20,8 +20,9 @@ NAMES = [
 
 
 def drawings(page: str) -> list[ElementTree.Element]:
-    """Every drawing of a page, read as the XML that it must be."""
-    return [ElementTree.fromstring(svg) for svg in re.findall(r"<svg .*?</svg>", page, flags=re.S)]
+    """Every chart of a page, read as the XML that it and the keys of its lines must be."""
+    found = [ElementTree.fromstring(svg) for svg in re.findall(r"<svg .*?</svg>", page, flags=re.S)]
+    return [svg for svg in found if svg.get("class") != "key"]
 
 
 def texts(svg: ElementTree.Element) -> set[str]:

@@ -110,9 +110,7 @@ def _verdict(run: Run) -> str:
     if test is None:
         if name in final and final[name] is not None:
             return f"{name} {number(final[name])} on {rows['validation']:,} rows held out to choose by."
-        if name in final and run.results["task"] == "binary":
-            return f"The {rows['validation']:,} rows held out are of one class, so there is no {name}."
-        return "No rows were held out, so nobody knows how good it is: train with --test 0.1."
+        return _no_score(run) or "No rows were held out, so nobody knows how good it is: train with --test 0.1."
     count = f"On {rows.get('test', 0):,} rows that nothing was chosen by"
     if run.results["task"] != "regression":
         share, base = test.get("accuracy"), test.get("largest class")
@@ -121,7 +119,8 @@ def _verdict(run: Run) -> str:
         said = (
             f"{count} it names the right class for {100 * share:.1f}%; always naming the commonest: {100 * base:.1f}%."
         )
-        return said + (" It has learned nothing that helps to name classes." if share <= base else "")
+        said += " It has learned nothing that helps to name classes." if share <= base else ""
+        return f"{said} {_no_score(run)}".rstrip()
     r2, error, mean = test.get("R²"), test.get("RMSE"), test.get("RMSE of the mean")
     if r2 is None or error is None or mean is None:
         return f"{count}: {', '.join(f'{k} {number(v)}' for k, v in test.items() if isinstance(v, float))}."
@@ -136,6 +135,15 @@ def _verdict(run: Run) -> str:
         else:
             said += f" and {number(line)} for a linear model, {f'{gain:.0%} less' if gain > 0 else 'which is better'}"
     return said + "."
+
+
+def _no_score(run: Run) -> str:
+    """Why the rows to choose by give no score, where they give none."""
+    assert run.results is not None
+    final, name = run.results["final"], _score_name(run)
+    if run.results["task"] != "binary" or name not in final or final[name] is not None:
+        return ""
+    return f"The {run.results['rows']['validation']:,} rows to choose by are of one class, so there is no {name}."
 
 
 def _how(run: Run, table: str) -> str:
