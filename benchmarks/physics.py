@@ -1,7 +1,7 @@
 """Equations on points drawn anew: the default beside others' methods, each tuned on the problem, from the same weights.
 
 python -m benchmarks.physics run [--steps N]     writes docs/results/physics.json after every method
-python -m benchmarks.physics show                prints the table of docs/physics.md
+python -m benchmarks.physics show                prints the table of docs/guides/physics.md
 
 2-d Poisson, −Δu = f on the unit square, u = sin(πx) sin(πy), 2-16-16-1, 120 + 30 points, float64. ENGD-W is a step of
 one batch in sample space with fixed damping, SPRING the same with the last step carried on; Adam has a cosine schedule.

@@ -31,7 +31,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from scax.estimators import SCAClassifier, SCARegressor
 
-RESULTS, PAGE = Path("docs/results/tables.json"), Path("docs/tables.md")
+RESULTS, PAGE = Path("docs/results/tables.json"), Path("docs/measurements/tables.md")
 #: Tables that were looked at while the recipe was chosen.
 SEEN = ("california", "casp", "kin8nm", "wine white", "diabetes")
 BEGIN, END = "<!-- begin table -->", "<!-- end table -->"

@@ -257,7 +257,7 @@ def exact(rows: int, hidden: tuple[int, int], features: int = 10) -> dict:
 
 
 def markdown(results: dict) -> str:
-    """The tables of docs/uncertainty.md."""
+    """The tables of docs/guides/uncertainty.md."""
     lines = ["| table | rows | covered | width | split conformal covered | its width |", "|---|---|---|---|---|---|"]
     for name, t in results.get("coverage", {}).items():
         lines.append(

@@ -97,4 +97,4 @@ for ax, z, title in zip(axes, (guess, np.abs(guess - truth(grid))), ("u", "error
     ax.set(title=title, aspect="equal")
 
 # %% [markdown]
-# Weights that balance themselves, inverse problems and what is measured: [Physics](../physics.md).
+# Weights that balance themselves, inverse problems and what is measured: [Physics](../guides/physics.md).

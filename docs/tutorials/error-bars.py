@@ -70,4 +70,4 @@ for s in strengths:
     print(f"λ = {s:.0e}: log evidence {evidence[-1]:6.1f}")
 
 # %% [markdown]
-# `scax.train_by_evidence` climbs it while it trains. From a table, and in scikit-learn: [Error bars](../uncertainty.md).
+# `scax.train_by_evidence` climbs it while it trains. From a table, and in scikit-learn: [Error bars](../guides/uncertainty.md).
