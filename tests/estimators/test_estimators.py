@@ -349,4 +349,6 @@ def test_members_are_averaged_and_one_network_stands_for_them():
 def test_a_fit_that_is_no_better_than_the_mean_says_so():
     random = np.random.RandomState(0)
     with pytest.warns(UserWarning, match="no better"):
-        SCARegressor(8, alpha=0.0, max_iter=1).fit(random.normal(size=(1000, 30)), random.normal(size=1000))
+        SCARegressor(64, alpha=0.0, max_iter=1, random_state=0).fit(
+            random.normal(size=(1000, 30)), random.normal(size=1000)
+        )
