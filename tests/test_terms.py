@@ -123,7 +123,7 @@ def test_a_run_with_a_sampler_goes_on_to_the_bit(x64):
 def test_points_drawn_anew_get_the_matrix_of_past_curvature(x64):
     """The first steps are recursive least squares: both batches' linearized rows, weighed by s, decide together."""
     problem, params = scax.Problem(TWO, scax.L2(1e-3)), start()
-    fresh = scax.SCA(problem).on_fresh_points(params)
+    fresh = scax.SCA(problem).on_fresh_points(params, rows=16)
     assert isinstance(fresh.metric, scax.rules.FullMatrix)
     assert "past curvature is a matrix of 17×17 numbers" in fresh.explain(params, batch_of(TWO))
     state, _ = fresh.step(fresh.init(params), batch_of(TWO))
@@ -146,6 +146,22 @@ def test_points_drawn_anew_get_the_matrix_of_past_curvature(x64):
     assert s == 0.5
     expected = curvature(state.params, other) + (1 - s) / s * curvature(params, batch_of(TWO))
     np.testing.assert_allclose(surrogate.matrix, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("size", "rows", "kept"), [(4096, 1, True), (4097, 1, False), (10_065, 3500, True), (16_385, 10_000, False)]
+)
+def test_a_large_matrix_of_past_curvature_needs_many_points(size, rows, kept):
+    sca = scax.SCA(scax.Problem(lambda params, x: x @ params, scax.Squared()))
+    fresh = sca.on_fresh_points(np.zeros(size), rows)
+    assert isinstance(fresh.metric, scax.rules.FullMatrix) == kept
+
+
+def test_a_feed_of_terms_counts_its_rows():
+    from scax.training.term_feed import term_feed
+
+    problem = scax.Problem(TWO, scax.L2(1e-3))
+    assert term_feed(problem, start(), sampled(), None).rows == len(X) + 6
 
 
 def test_a_sampler_beside_batches_of_a_table_keeps_the_clock(x64):

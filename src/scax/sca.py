@@ -21,7 +21,7 @@ from .options import active_curvature, active_rules, resolve_options
 from .problem import Problem
 from .rules.acceptance import Trial
 from .rules.base import Outcome, Reading, Rule, Seen
-from .rules.curvature_memory import AUTOMATIC, LARGEST_MATRIX, CurvatureMatrix, CurvatureMemory, FullMatrix, LowRank
+from .rules.curvature_memory import AUTOMATIC, CurvatureMatrix, CurvatureMemory, FullMatrix, LowRank, keeps_matrix
 from .sharding import Blocks, Parallel, Serial, solve_in_blocks
 from .solvers import Auto, Solver
 from .solvers.plan import plan_step
@@ -121,13 +121,13 @@ class SCA:
             return self
         return dataclasses.replace(self, all_rows=True)
 
-    def on_fresh_points(self, params: PyTree) -> "SCA":
-        """The same method for points that are drawn anew at every step; itself where parts were chosen that a matrix of
-        past curvature cannot stand beside, or where that is large."""
+    def on_fresh_points(self, params: PyTree, rows: int) -> "SCA":
+        """The same method for points that are drawn anew at every step, `rows` of them; itself where parts were chosen
+        that a matrix of past curvature cannot stand beside, or where that is too large."""
         others = (self.blocks, self.parallel, self.averaging, self.carry, self.step_size, self.damping, self.clock)
         is_plain = all(part is None for part in others) and isinstance(self.solver, Auto)
         is_plain = is_plain and isinstance(self.metric, LowRank) and self.metric.automatic
-        fits = self.problem.layout(params).size <= LARGEST_MATRIX
+        fits = keeps_matrix(self.problem.layout(params).size, rows)
         if not (is_plain and fits and self.surrogate == "partial" and self.problem.regularizer.is_smooth):
             return self
         return dataclasses.replace(self, metric=FullMatrix())

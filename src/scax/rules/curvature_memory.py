@@ -26,8 +26,9 @@ from .damping import ROWS
 
 #: The memory is updated in each of so many first steps, then once in as many, and later once in LATE.
 FIRST, LATE = 16, 32
-#: Weights up to which the whole matrix of past curvature is kept where points are drawn anew.
-LARGEST_MATRIX = 4096
+#: Where points are drawn anew the whole matrix of past curvature is kept for up to so many weights, or up to so many
+#: times the rows of a step, where it costs at most nine times the step without it, if it has no more than so many rows.
+SMALL_MATRIX, TIMES_ROWS, LARGEST_MATRIX = 4096, 4, 16_384
 #: Weights up to which the default has a memory of curvature: there it costs less than a step's own overhead.
 SMALL = 1000
 
@@ -165,6 +166,14 @@ def combine(state: CurvatureMemory, share, rows: Float[Array, "p q"], updates) -
 def _eigenvectors(gram: Float[Array, "m m"]) -> tuple[Float[Array, "m"], Float[Array, "m m"]]:
     values, vectors = jnp.linalg.eigh(gram)
     return values, vectors
+
+
+def keeps_matrix(size: int, rows: int) -> bool:
+    """Whether a network of `size` weights, `rows` fresh points a step, is to have a `FullMatrix`.
+
+    Q weights and m rows: mQ² + Q³/3 multiply-adds, and m²Q + m³/3 without it.
+    """
+    return size <= min(LARGEST_MATRIX, max(SMALL_MATRIX, TIMES_ROWS * rows))
 
 
 #: The default.

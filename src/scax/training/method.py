@@ -35,7 +35,8 @@ class Method(Protocol):
     A method may set `solves_prox = True`: it minimizes a surrogate that contains the whole penalty, so that a run with
     a nonsmooth one may end with exact zeros (`scax.finish`).
 
-    It may have `on_fresh_points(params)`: the method to take where a problem's points are drawn anew at every step.
+    It may have `on_fresh_points(params, rows)`: the method to take where a problem's points are drawn anew at every
+    step, `rows` of all terms together.
 
     It may have `on_all_rows()`: the method to take where every batch holds all rows. The info of its steps then has
     `is_end`, and a run ends after the first step for which that is true.
@@ -126,11 +127,11 @@ def for_all_rows(method: Any, params: PyTree, state: Any = None) -> tuple[Any, C
     return other, end
 
 
-def for_fresh_points(method: Any, params: PyTree, state: Any = None) -> Any:
-    """The method for points drawn anew at every step; itself where a state is no state of that one."""
+def for_fresh_points(method: Any, params: PyTree, rows: int, state: Any = None) -> Any:
+    """The method for so many points drawn anew at every step; itself where a state is no state of that one."""
     if not callable(getattr(method, "on_fresh_points", None)):
         return method
-    other = method.on_fresh_points(params)
+    other = method.on_fresh_points(params, rows)
     if state is not None and jax.tree.structure(other.init(params)) != jax.tree.structure(state):
         return method
     return other

@@ -115,7 +115,7 @@ def train(
     if isinstance(feed, Whole) or (isinstance(feed, TermFeed) and feed.is_whole):
         method, until = for_all_rows(method, params, state)
     elif isinstance(feed, TermFeed) and feed.is_fresh:
-        method = for_fresh_points(method, params, state)
+        method = for_fresh_points(method, params, feed.rows, state)
     carry = engine.start(method, params, feed, key, state=state, until=until)
     history: dict[str, list[float]] = {}
     run, done, status, stuck = engine.run(method, Objective(watched, unseen), until=until), 0, "steps", False

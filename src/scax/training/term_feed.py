@@ -69,6 +69,12 @@ class TermFeed:
         return TermBatch(tuple(part.sample(count) for part in self.parts), self.names)
 
     @property
+    def rows(self) -> int:
+        """Of all terms, in one batch."""
+        batch = jax.eval_shape(lambda key: self.batch(self.plan(self.start(key), 1), 0), jax.random.key(0))
+        return batch.size
+
+    @property
     def is_fresh(self) -> bool:
         """Whether there are samplers, and no table of which batches are drawn."""
         drawn = any(isinstance(part, Sampler) for part in self.parts)
