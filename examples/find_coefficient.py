@@ -36,7 +36,7 @@ def main(steps: int) -> float:
     data = {"equation": places, "measurements": (measured, exact + NOISE * rng.standard_normal(150))}
     terms = {"equation": scax.Term(equation), "measurements": scax.Term(temperature)}
     problem = scax.Problem(terms, scax.L2(1e-9))
-    start = {"net": jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(0))), "D": jnp.asarray(1.0)}
+    start = {"net": net.init(jax.random.key(0)), "D": jnp.asarray(1.0)}
     result = scax.train(scax.SCA(problem), start, data, steps=steps, batch_size=None, records=5)
     history = result.history
     print(

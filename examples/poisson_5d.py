@@ -37,7 +37,7 @@ def edge(key):
 
 def main(steps: int) -> float:
     problem = scax.Problem({"equation": scax.Term(equation), "edge": scax.Term(net.apply, weight=10.0)}, scax.L2(0.0))
-    params = jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(0)))
+    params = net.init(jax.random.key(0))
     result = scax.train(scax.SCA(problem), params, {"equation": inside, "edge": edge}, steps=steps, records=10)
     for i, step in enumerate(result.history["step"]):
         print(f"step {step:5.0f}  equation {result.history['equation'][i]:.1e}  edge {result.history['edge'][i]:.1e}")

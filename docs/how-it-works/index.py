@@ -6,9 +6,9 @@
 #
 # ## 1. Straighten the network, keep the loss
 #
-# Here is a network with a single weight *w*. At today's weight *w*₀ its output has a tangent (left). Put the tangent in
+# Here is a network with a single weight *w*. At the current weight *w*₀ its output has a tangent (left). Put the tangent in
 # place of the network, leave the loss as it is, and what has to be minimized becomes a bowl with one bottom (right). Near
-# *w*₀ bowl and truth agree; far away they need not. So a spring, the **damping**, holds the step back.
+# *w*₀ bowl and loss agree; far away they need not. So a spring, the **damping**, holds the step back.
 
 # %% hidden
 import jax.numpy as jnp
@@ -35,21 +35,22 @@ left.text(-1.5, y + 0.08, "target")
 left.plot(w0, f(w0), "o")
 left.set(xlabel="weight w", ylabel="output", ylim=(-1.7, 2.2))
 left.legend(loc="lower right")
-right.plot(w, objective(f(w), w), label="loss of the network")
-right.plot(w, bowl, "--", label="loss of the tangent + damping")
+right.plot(w, objective(f(w), w))
+right.plot(w, bowl, "--")
+right.text(2.35, -0.4, "loss of the network", color="#020300", ha="right")
+right.text(0.55, 3.2, "loss of the tangent\n+ damping", color="#020301", ha="center")
 right.plot(w0, objective(f(w0), w0), "o", color="#020302")
 right.plot(step, bowl.min(), "o", color="#020301", markersize=8)
-right.annotate("", (step, 0.12), (w0, 0.12), arrowprops={"arrowstyle": "->", "color": "#020301"})
-right.text((w0 + step) / 2, 0.2, "the step", ha="center")
-right.set(xlabel="weight w", ylabel="objective", ylim=(0, 3.2))
-right.legend(loc="upper right")
+right.annotate("", (step, -0.3), (w0, -0.3), arrowprops={"arrowstyle": "->", "color": "#020301"})
+right.text(w0 - 0.1, -0.4, "the step", ha="right")
+right.set(xlabel="weight w", ylabel="objective", xlim=(-1.6, 2.4), ylim=(-0.6, 4))
 # %% [markdown]
 # Adam and SGD know the slope at *w*₀ alone and have to be told how far to go: the learning rate. The bowl has a bottom, so
 # the step knows its own length.
 #
 # ## 2. All weights at once
 #
-# Weights act together. Where the objective is a narrow valley, a method that looks at slopes runs from wall to wall, or
+# Weights act together. Where the objective is a narrow valley, a method that knows slopes alone zigzags or
 # creeps. The tangent knows how the output depends on *all* weights, so the bowl has the valley's shape, and the step goes along
 # it. Both runs below start at the same point and take 12 steps; Adam's learning rate is the best of eight.
 
@@ -78,27 +79,27 @@ rates = (0.01, 0.03, 0.06, 0.1, 0.2, 0.3, 0.5, 1.0)
 value = lambda w: float(problem.objective(jnp.asarray(w), x, target))
 adam = min((path(scax.baseline(optax.adam(rate), problem)) for rate in rates), key=lambda p: value(p[-1]))
 sca = path(scax.SCA(problem, step_size=scax.Constant(1.0), carry=0.0, damping=0.02, mean_power=None))
-a, b = np.meshgrid(np.linspace(0, 3.2, 90), np.linspace(0.1, 2.5, 90))
+a, b = np.meshgrid(np.linspace(0, 3.2, 90), np.linspace(0.1, 3.2, 90))
 surface = np.mean((target[:, 0] - a[..., None] * np.tanh(b[..., None] * x[:, 0])) ** 2, -1)
-fig, ax = plt.subplots(figsize=(5.2, 3.6))
+fig, ax = plt.subplots(figsize=(7.6, 4.2))
 ax.contour(a, b, np.log10(surface + 1e-5), 14, colors="#010204", linewidths=0.8, linestyles="solid")
 for each, name in ((sca, "SCA"), (adam, "Adam, tuned")):
     ax.plot(*each.T, "o-", markersize=4, label=f"{name}: objective {value(each[-1]):.1e}")
 ax.plot(1.5, 0.7, "*", color="#010203", markersize=11)
-ax.set(xlabel="first weight", ylabel="second weight", xlim=(0, 3.2), ylim=(0.1, 2.5))
+ax.set(xlabel="first weight", ylabel="second weight", xlim=(0, 3.2), ylim=(0.1, 3.2))
 ax.legend(loc="upper right")
 
 # %% [markdown]
 # ## 3. Mini-batches
 #
-# Each step sees a few rows, and a bowl made of 32 rows is a poor picture of 10,000. Three rules keep the good and drop the
-# noise: the damping holds on to directions that this batch says nothing about, part of the last step is carried on, and
-# what you get is an average over the last part of the run. A step that makes its own batch worse is not taken.
+# Each step sees a few rows, and a bowl made of 32 rows is a poor picture of 10,000. Three rules average out the
+# noise: the damping holds back the step, part of the last step is carried over, and the solution is an average over the last
+# part of the run. A step that makes its own batch worse is not taken.
 #
 # ![Objective against iterations and seconds for SCA and six tuned optimizers](../images/compare-diabetes.svg)
 #
-# So a step costs more than one of Adam's, two to seven times as much for a regression, and a run needs far fewer of them, with
-# no learning rate to look for. When that is a good bargain, and when not: [Which tool when](../guides/which-tool.md).
+# A step takes longer than one of Adam's, two to seven times as long for a regression. A run needs far fewer of them, and no
+# learning rate. When that pays, and when not: [Which tool when](../guides/which-tool.md).
 #
 # ## In one formula
 #
@@ -107,5 +108,5 @@ ax.legend(loc="upper right")
 #     minimize over δ    average of l(y, f + Jδ)  +  R(w + δ)  +  τ‖δ‖²
 #     then               w ← w + αδ
 #
-# Next: [the algorithm in full](algorithm.md), [how the bowl's bottom is found](solvers.md),
-# [how τ and α look after themselves](rules.md), [where the paper slips](paper.md).
+# Next: [the algorithm in full](algorithm.md), [how the minimum is found](solvers.md),
+# [how τ and α adapt](rules.md), [where the paper slips](paper.md).

@@ -42,14 +42,14 @@ for value, name in ((0, "benign"), (1, "malignant")):
 right.set(xlabel="predicted probability of malignant", ylabel="patients", yscale="log")
 right.legend(loc="upper center")
 # %% [markdown]
-# Missing a malignant tumor is worse than a false alarm. Two ways to say so: weigh the classes while training, or move the
+# Missing a malignant tumor is worse than a false alarm. Two remedies: weight the classes in training, or move the
 # threshold afterwards, which needs no second fit.
 
 # %%
-weighed = SCAClassifier(class_weight={"malignant": 5, "benign": 1}, random_state=0).fit(x, y)
+weighted = SCAClassifier(class_weight={"malignant": 5, "benign": 1}, random_state=0).fit(x, y)
 for name, wrong in {
     "as trained": model.predict(x_test) != y_test,
-    "weighed 5 : 1": weighed.predict(x_test) != y_test,
+    "weighted 5 : 1": weighted.predict(x_test) != y_test,
     "threshold 0.2": (share > 0.2) != malignant,
 }.items():
     missed, alarms = wrong[malignant == 1].sum(), wrong[malignant == 0].sum()

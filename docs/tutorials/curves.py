@@ -27,7 +27,7 @@ def show(result, title):
     history = result.history
     fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 2.7))
     left.plot(history["step"], history["objective"], label="objective, training rows")
-    left.plot(history["step"], history["validation_loss"], label="loss, rows held out")
+    left.plot(history["step"], history["validation_loss"], label="held-out loss")
     left.set(xscale="log", yscale="log", xlabel="step", title=title)
     left.legend(fontsize=8)
     right.plot(history["step"], history["damping"], label="damping τ")
@@ -47,7 +47,7 @@ show(run(0.02), "good")
 # %% [markdown]
 # ## Overfitting
 #
-# The training curve goes on falling while the held-out one turns up: 241 weights learn 120 rows by heart. **Do**: a stronger
+# The training curve goes on falling while the held-out one turns up: 241 weights memorize 120 rows. **Do**: a stronger
 # penalty (`SCARegressor` and `--strength auto` look for it), stop early, or a smaller network.
 
 # %%
@@ -68,10 +68,10 @@ raw = run(data=(1000 * train[0], train[1]), check=(1000 * held_out[0], held_out[
 show(raw, "inputs of size 1000")
 
 # %% [markdown]
-# ## A damping of one's own that is too small
+# ## A damping that is too small
 #
-# Steps that fit their own batch and nothing else: many are refused, and the objective is jagged. **Do**: leave `damping` out, or raise
-# it. Statuses say what happened.
+# Each step fits its own batch and nothing else: many steps are refused, and the objective is jagged. **Do**: leave `damping` out,
+# or raise it. The status says what happened.
 
 # %%
 wild = run(0.0, damping=1e-7, step_size=scax.Constant(1.0), carry=0.0)

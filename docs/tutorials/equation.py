@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A differential equation
 #
-# We solve the equation of a damped swing, then the Poisson equation in two dimensions. Both are a loss on a residual and a loss on
-# conditions.
+# We solve the equation of a damped oscillator, then the Poisson equation in two dimensions. Each has a loss on a residual and a loss
+# on boundary conditions.
 
 # %%
 import jax
@@ -38,8 +38,7 @@ def start(params, t):
 times = np.linspace(0, 6, 40)[:, None]
 problem = scax.Problem({"equation": scax.Term(residual), "start": scax.Term(start, weight=10.0)}, scax.L2(0.0))
 data = {"equation": times, "start": (np.zeros((1, 1)), np.array([[1.0, 0.0]]))}
-params = jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(0)))
-result = scax.train(scax.SCA(problem), params, data, steps=200, batch_size=None)
+result = scax.train(scax.SCA(problem), net.init(jax.random.key(0)), data, steps=200, batch_size=None)
 
 rate = np.sqrt(4 - 0.2**2)
 exact = np.exp(-0.2 * times) * (np.cos(rate * times) + 0.2 / rate * np.sin(rate * times))
@@ -59,8 +58,8 @@ right.legend()
 # %% [markdown]
 # ## Two dimensions
 #
-# −Δu = f on the unit square, u = 0 on its edge. Points are now **drawn anew** at every step, by functions of a key: no grid, and
-# nothing to overfit. (In 80 steps, for a quick look; `examples/poisson.py` goes further.)
+# −Δu = f on the unit square, u = 0 on its edge. Points are now **drawn anew** at every step, by functions of a key: there is no
+# grid to overfit. (80 steps, for a quick look; `examples/poisson.py` goes further.)
 
 # %%
 square = scax.MLP((2, 12, 12, 1))
@@ -80,7 +79,7 @@ def edge(key):
 
 terms = {"equation": scax.Term(poisson), "edge": scax.Term(square.apply, weight=10.0)}
 draws = {"equation": lambda key: jax.random.uniform(key, (80, 2)), "edge": edge}
-params = jax.tree.map(lambda leaf: leaf.astype(float), square.init(jax.random.key(0)))
+params = square.init(jax.random.key(0))
 result = scax.train(scax.SCA(scax.Problem(terms, scax.L2(0.0))), params, draws, steps=80)
 
 axis = np.linspace(0, 1, 41)
@@ -97,4 +96,4 @@ for ax, z, title in zip(axes, (guess, np.abs(guess - truth(grid))), ("u", "error
     ax.set(title=title, aspect="equal")
 
 # %% [markdown]
-# Weights that balance themselves, inverse problems and what is measured: [Physics](../guides/physics.md).
+# Balanced weights, inverse problems and measurements: [Physics](../guides/physics.md).

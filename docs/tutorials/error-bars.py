@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Error bars
 #
-# A network gives a number wherever you ask it. We let it also say how far to trust that number: what it does not know where rows are
-# missing, and what is noise.
+# A network gives a number wherever you ask for one. Error bars say how far to trust it: how uncertain the function is where rows are
+# missing, and how large the noise is.
 
 # %%
 import jax
@@ -43,10 +43,10 @@ ax.plot(x[:, 0], y, ".", color="#010203", markersize=4)
 ax.set(ylim=(-2.6, 2.6), xlabel="x", ylabel="y")
 ax.legend(ncols=2, fontsize=8, loc="lower center")
 # %% [markdown]
-# Where rows are dense the function is certain and noise remains. In the gap, and beyond the rows, it is not.
+# Where rows are dense, only the noise remains. In the gap, and beyond the rows, the function itself is uncertain.
 #
 # `predict_interval` gives bounds for a share of new targets, corrected by leave-one-out residuals of the training rows. With 80 rows
-# to learn from, the shares come near; they are not exact:
+# the shares come near, but are not exact:
 
 # %%
 fresh = rng.choice(x[:, 0], 500)[:, None] + 0.05 * rng.normal(size=(500, 1))
@@ -56,7 +56,7 @@ for coverage in (0.5, 0.8, 0.95):
     print(f"asked for {coverage:.0%}: {np.mean((low <= targets) & (targets <= high)):.0%} of 500 new rows inside")
 
 # %% [markdown]
-# ## Choosing the penalty without rows held out
+# ## Choosing the penalty without held-out rows
 #
 # The evidence says how probable the rows are under each strength of the penalty, so the strength can be found on the training rows
 # alone.
@@ -70,4 +70,4 @@ for s in strengths:
     print(f"λ = {s:.0e}: log evidence {evidence[-1]:6.1f}")
 
 # %% [markdown]
-# `scax.train_by_evidence` climbs it while it trains. From a table, and in scikit-learn: [Error bars](../guides/uncertainty.md).
+# `scax.train_by_evidence` maximizes it while it trains. From a table, and in scikit-learn: [Error bars](../guides/uncertainty.md).

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Many seeds at once
 #
-# One run is an anecdote. We train twelve from different starts in one compiled program, and compare two methods by pairs.
+# One run is an anecdote. We train twelve from different starts in one compiled program, and compare two methods in pairs.
 
 # %%
 import jax
@@ -28,7 +28,7 @@ sca = run(scax.SCA(problem))
 
 # %% [markdown]
 # Every array has one entry per run: parameters a leading axis, the history a trailing one. Runs with the same key start alike and see the
-# same batches, so methods can be compared by pairs.
+# same batches, so methods can be compared in pairs.
 
 # %%
 rates = (3e-3, 1e-2, 3e-2)

@@ -18,7 +18,7 @@ x, x_test, y, y_test = train_test_split(data.data, data.target, random_state=0)
 
 # %% [markdown]
 # Inputs need no scaling and nothing has to be chosen: the network's size follows the table, and the strength of its penalty is
-# found on rows held out. `recipe_` says what "auto" stood for.
+# found on held-out rows. `recipe_` keeps what was chosen.
 
 # %%
 model = SCARegressor(random_state=0).fit(x, y)
@@ -26,7 +26,7 @@ print(model.recipe_)
 print(f"alpha = {model.alpha_:.3g} after {model.n_iter_} epochs")
 
 # %% [markdown]
-# A score means little by itself. Beside it stand the mean, which every model must beat, and a linear model, which a network
+# A score means little by itself. Compare it with the mean, which every model must beat, and with a linear model, which a network
 # should.
 
 # %%
@@ -39,8 +39,8 @@ for name, guess in {
     print(f"{name:7} R² {r2_score(y_test, guess):5.2f}   mean absolute error {mean_absolute_error(y_test, guess):5.1f}")
 
 # %% [markdown]
-# On 442 noisy rows the network gains little over the line, and says so. Look at the errors before you trust any number: they should
-# scatter about zero without a shape.
+# On 442 noisy rows the network gains little over the linear model. Look at the errors before you trust any number: they should
+# scatter about zero without a pattern.
 
 # %%
 guess = model.predict(x_test)

@@ -36,11 +36,11 @@ for i, s in enumerate(path.strengths):
 fig, ax = plt.subplots()
 ax.errorbar(path.weights, path.loss, path.error, marker="o")
 ax.plot(path.weights[path.suggested], path.loss[path.suggested], "o", markersize=10)
-ax.set(xlabel="weights that are not zero", ylabel="loss on rows held out", yscale="log")
+ax.set(xlabel="weights that are not zero", ylabel="held-out loss", yscale="log")
 # %% [markdown]
-# `path.suggested` is cautious: the strongest strength that the rows held out cannot tell from the best, and here they can tell
-# much. Who wants few inputs pays with some error. We take the strongest with at most twice the least loss. `compact` leaves out all
-# that is zero, and the smaller network predicts the same.
+# `path.suggested` is cautious: the strongest strength whose held-out loss is within one standard error of the best. Fewer inputs
+# cost some error. We take the strongest strength with at most twice the lowest loss. `compact` leaves out everything that is zero,
+# and the smaller network predicts the same.
 
 # %%
 chosen = path.params[int(np.flatnonzero(path.loss < 2 * path.loss.min())[-1])]
@@ -51,7 +51,7 @@ gap = np.abs(small.apply(x) - net.apply(chosen, x)).max()
 print(f"largest difference of their predictions: {gap:.1e}")
 
 # %% [markdown]
-# `refit` trains the weights that are left once more, with a ridge alone. Whether that helps, rows held out say.
+# `refit` trains the remaining weights once more, with a ridge alone. Held-out rows show whether that helps.
 
 # %%
 loss = lambda p: float(np.mean((net.apply(p, held_out[0]) - held_out[1]) ** 2))

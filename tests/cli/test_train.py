@@ -126,7 +126,7 @@ def test_the_score_is_of_rows_that_nothing_was_chosen_by(run, scax, refused):
     assert len(found["truth"]) == 6
     error = np.array(found["outputs"])[:, 0] - np.array(found["truth"])
     np.testing.assert_allclose(found["test"]["RMSE"], np.sqrt(np.mean(error**2)), rtol=1e-4)
-    assert "On 6 rows that nothing was chosen by: R²" in run.out
+    assert "On 6 test rows: R²" in run.out
 
     table = polars.read_csv("t.csv")
     tested = table["price"].is_in(found["truth"])
@@ -459,7 +459,7 @@ def test_rows_held_out_of_one_class(scax):
     start = ("train", "t.csv", "--target", "churn", *SMALL, "--seed", str(seed))
     outcome = scax(*start, "--penalty", "l1", "--strength", "0.001", "--out", "run")
     assert outcome.code == 0, outcome.err
-    assert "no AUC, for the rows to choose by are of one class" in outcome.out
+    assert "no AUC, for the validation rows are of one class" in outcome.out
     assert json.loads(Path("run/results.json").read_text())["final"]["AUC"] is None
     assert load("run/model.safetensors").info["score"] == {"AUC": None}
     assert scax("report", "run").code == 0

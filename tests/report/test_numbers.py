@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from scax.report.charts import Ticks
 from scax.report.numbers import margin, number, short, ticks
+from scax.report.svg import figure
 
 
 @pytest.mark.parametrize(
@@ -50,3 +52,10 @@ def test_no_two_ticks_look_alike():
 
 def test_margins_have_no_exponents():
     assert [margin(v) for v in (2013.4, 123.4, 99.7, 12.34, 0.01234)] == ["2,013", "123", "100", "12", "0.012"]
+
+
+def test_places_beyond_an_axis_do_not_decide_its_labels():
+    ax = figure().add_subplot()
+    ax.set_ylim(1e5, 9e5)
+    ax.yaxis.set_major_formatter(Ticks())
+    assert ax.yaxis.get_major_formatter().format_ticks([2e5, 4e5, 1e6]) == ["200,000", "400,000", ""]

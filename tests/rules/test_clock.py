@@ -175,5 +175,5 @@ def test_a_training_that_takes_no_step_warns():
     net = scax.MLP((1, 4, 1))
     sca = scax.SCA(scax.Problem(net.apply, scax.Squared()), acceptance=scax.Acceptance(residual=1e-30))
     x = np.linspace(-1, 1, 16, dtype=np.float32)[:, None]
-    with pytest.warns(RuntimeWarning, match="not one step between two records was taken"):
+    with pytest.warns(RuntimeWarning, match="not one of 4 steps in a row was taken"):
         scax.train(sca, net.init(jax.random.key(0)), (x, np.sin(3 * x[:, 0])), steps=4, batch_size=4)

@@ -52,6 +52,29 @@ def test_a_method_of_ones_own_trains():
     np.testing.assert_allclose(result.history["objective"], same.history["objective"], rtol=1e-4)
 
 
+@dataclasses.dataclass
+class Refusing:
+    """Takes as many steps as it is told, and no more."""
+
+    problem: Any
+    taken: int
+
+    def init(self, params):
+        return params, jnp.zeros((), jnp.int32)
+
+    def step(self, state, batch):
+        return (state[0], state[1] + 1), types.SimpleNamespace(records={"accepted": state[1] < self.taken})
+
+    def solution(self, state):
+        return state[0]
+
+
+def test_many_refused_steps_in_a_row_warn():
+    scax.train(Refusing(PROBLEM, 35), PARAMS, (X, Y), steps=40, batch_size=8, records=40)  # warnings are errors here
+    with pytest.warns(RuntimeWarning, match="not one of 20 steps in a row was taken"):
+        scax.train(Refusing(PROBLEM, 20), PARAMS, (X, Y), steps=40, batch_size=8, records=40)
+
+
 def test_a_method_without_the_prox_is_not_finished():
     """A run with a nonsmooth penalty ends with exact zeros only if the method says that it solves for them."""
     problem = scax.Problem(NET.apply, scax.Squared(), scax.L1(0.05))

@@ -21,7 +21,7 @@ def compare(
     table: Annotated[
         str,
         typer.Argument(
-            metavar="[TABLE|NAME]",
+            metavar="TABLE",
             help="A CSV, CSV.gz or Parquet file, or the name of a data set (see scax datasets).",
             show_default="diabetes, bundled",
         ),
@@ -34,13 +34,11 @@ def compare(
     batch_size: Annotated[int, typer.Option(help="Rows in a mini-batch.")] = 20,
     hidden: Annotated[str, typer.Option(help="Widths of the hidden layers.")] = "10,6",
     l2: Annotated[float, typer.Option(help="Strength of the L2 penalty.")] = 0.02,
-    seed: Annotated[int, typer.Option(help="Draws the splits, starts and batches.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the splits, starts and batches.")] = 0,
     data_dir: Annotated[
         Path | None, typer.Option(help="Where data sets are looked for first.", envvar="SCAX_DATA")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The run folder to make.", show_default="runs/compare-NAME-1, …")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder to make.", show_default="a new one in runs/")] = None,
     config: Config = None,
     json: Annotated[bool, typer.Option("--json", help="Print the final table as JSON, and nothing else.")] = False,
 ) -> None:

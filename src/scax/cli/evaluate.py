@@ -23,7 +23,7 @@ def evaluate(
     table: Annotated[
         Path, typer.Argument(metavar="TABLE", help="A CSV, CSV.gz or Parquet file with the target, or a data set.")
     ],
-    encoding: Annotated[str, typer.Option(help="Of a CSV file: utf-8, latin-1, cp1252.")] = "utf-8",
+    encoding: Annotated[str, typer.Option(help="Encoding of a CSV file: utf-8, latin-1, cp1252.")] = "utf-8",
     header: Annotated[bool, typer.Option(help="Whether the first line of a CSV file names the columns.")] = True,
     importance: Annotated[
         bool, typer.Option("--importance", help="How much the error rises when a column's values are shuffled.")

@@ -36,7 +36,7 @@ def predict(
     calibrated: Annotated[
         bool, typer.Option("--calibrated", help="Probabilities corrected by the model's error bars.")
     ] = False,
-    encoding: Annotated[str, typer.Option(help="Of a CSV file: utf-8, latin-1, cp1252.")] = "utf-8",
+    encoding: Annotated[str, typer.Option(help="Encoding of a CSV file: utf-8, latin-1, cp1252.")] = "utf-8",
     header: Annotated[bool, typer.Option(help="Whether the first line of a CSV file names the columns.")] = True,
 ) -> None:
     """Predict the target for every row of a table; for classes, their probabilities as well."""

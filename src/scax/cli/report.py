@@ -13,7 +13,7 @@ def register(cli: typer.Typer) -> None:
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of `scax compare` or `scax train`.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of `scax compare` or `scax train`.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="One page for several training runs, in this file.")
     ] = None,

@@ -40,9 +40,9 @@ def reproduce(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the results; parts already there are kept.", show_default="runs/reproduce-1, …"),
+        typer.Option(help="Folder for the results; parts already there are kept.", show_default="a new one in runs/"),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Draws the splits, starts and batches.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the splits, starts and batches.")] = 0,
     workers: Annotated[int, typer.Option(help="Data sets run side by side.", show_default="one per core")] = 0,
 ) -> None:
     """Run the paper's experiments again: its settings, tuned baselines and our defaults, beside what it printed.

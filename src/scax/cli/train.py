@@ -46,13 +46,11 @@ def train(
         ),
     ],
     target: Annotated[str | None, typer.Option(help="The column to predict; a data set knows its own.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The run folder to make.", show_default="runs/train-NAME-1, …")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder to make.", show_default="a new one in runs/")] = None,
     task: Annotated[str, typer.Option(help="regression, classification, or auto: the target decides.")] = "auto",
     drop: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.")] = "",
     category: Annotated[str, typer.Option(help="Columns of numbers to take as categories.")] = "",
-    max_levels: Annotated[int, typer.Option(help="Different values that a category may have.")] = 100,
+    max_levels: Annotated[int, typer.Option(help="Most values that a category may have.")] = 100,
     numbers: Annotated[
         str, typer.Option(help="How numbers enter: standard, clipped, bins, or auto: bins for many rows.")
     ] = "auto",
@@ -63,25 +61,21 @@ def train(
     l2: Annotated[
         float | None,
         typer.Option(
-            help="Strength of the L2 penalty.", show_default="found on rows held out; 0.01 for few rows or zeros"
+            help="Strength of the L2 penalty.", show_default="found on the validation rows; 0.01 below 1,000 rows"
         ),
     ] = None,
     l1: Annotated[float, typer.Option(help="Strength of the L1 penalty.")] = 0.0,
-    log: Annotated[
-        float, typer.Option(help="Strength of the log penalty: like L1, but hardly shrinks what it keeps.")
-    ] = 0.0,
+    log: Annotated[float, typer.Option(help="Strength of the log penalty: like L1, with less shrinkage.")] = 0.0,
     group: Annotated[float, typer.Option(help="Strength of the penalty that removes whole neurons and inputs.")] = 0.0,
-    penalty: Annotated[str, typer.Option(help="l2, l1, log or group: the penalty that --strength is about.")] = "",
-    strength: Annotated[
-        str, typer.Option(help="Its strength: a number, or auto (not l2): found on rows held out.")
-    ] = "",
+    penalty: Annotated[str, typer.Option(help="The penalty that --strength sets: l2, l1, log or group.")] = "",
+    strength: Annotated[str, typer.Option(help="A number, or auto: found on held-out rows (not for l2).")] = "",
     steps: Annotated[int | None, typer.Option(help="Iterations.", show_default="by the number of rows")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Rows in a mini-batch.", show_default="64, or 32")] = None,
-    validation: Annotated[float, typer.Option(help="Share of the rows held out to choose by.")] = 0.2,
-    test: Annotated[float, typer.Option(help="Share of the rows held out for the score alone.")] = 0.1,
-    keep: Annotated[str, typer.Option(help="The model: the best on the rows held out, or the last.")] = "best",
-    seed: Annotated[int, typer.Option(help="Draws the split, the start and the batches.")] = 0,
-    encoding: Annotated[str, typer.Option(help="Of a CSV file: utf-8, latin-1, cp1252.")] = "utf-8",
+    validation: Annotated[float, typer.Option(help="Share of the rows that choose the step to keep.")] = 0.2,
+    test: Annotated[float, typer.Option(help="Share of the rows held out for the final score.")] = 0.1,
+    keep: Annotated[str, typer.Option(help="The model to keep: best on the validation rows, or last.")] = "best",
+    seed: Annotated[int, typer.Option(help="Seed of the split, the start and the batches.")] = 0,
+    encoding: Annotated[str, typer.Option(help="Encoding of a CSV file: utf-8, latin-1, cp1252.")] = "utf-8",
     header: Annotated[bool, typer.Option(help="Whether the first line of a CSV file names the columns.")] = True,
     save_every: SaveEvery = 10.0,
     tensorboard: Tensorboard = None,

@@ -103,7 +103,7 @@ def _run(
         held, test = (0 if part is None else len(part[0]) for part in (session.data.held_out, session.data.test))
         say(
             f"Training a {'/'.join(map(str, session.net.widths))} network ({session.weights:,} weights) on "
-            f"{count(session.data.rows, 'row')}; {held:,} held out to choose by, {test:,} to score on.",
+            f"{count(session.data.rows, 'row')}; {held:,} for validation, {test:,} for the test.",
         )
         passes = config.steps * config.batch_size / max(session.data.rows, 1)
         say(
@@ -149,7 +149,7 @@ def _choose(session: sessions.Session, machine: bool) -> None:
     """Find the strength, a line for each one tried."""
     config = session.config
     if not machine:
-        say(f"Choosing the strength of the {config.penalty} penalty on training rows set aside:")
+        say(f"Choosing the strength of the {config.penalty} penalty on some of the training rows:")
 
     def on_record(record: dict[str, Any]) -> None:
         if machine:
@@ -177,20 +177,20 @@ def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
         return
     told = f"Training objective {number(final['objective'])}"
     if name in final and final[name] is None and results["task"] == "binary":
-        told += f"; no {name}, for the rows to choose by are of one class"
+        told += f"; no {name}, for the validation rows are of one class"
     elif name in final:
-        told += f"; {name} on the rows to choose by {number(final[name])}"
+        told += f"; validation {name} {number(final[name])}"
     if results["kept"] == "best":
-        told += f" (best on them, at step {final['step']:,})"
+        told += f", best at step {final['step']:,}"
     say(f"{told}.")
     if "test" in results:
         parts = (f"{key} {number(value)}" for key, value in results["test"].items() if type(value) is float)
         line = f" (a linear model: RMSE {number(results['linear']['RMSE'])})" if "linear" in results else ""
-        say(f"On {count(results['rows']['test'], 'row')} that nothing was chosen by: {', '.join(parts)}{line}.")
+        say(f"On {count(results['rows']['test'], 'test row')}: {', '.join(parts)}{line}.")
     if (ends := results.get("intervals")) is not None:
         covered = ends["covered"][ends["levels"].index(0.95)]
-        say(f"Intervals of 95% covered {100 * covered:.0f}% of {count(ends['rows'], 'row')} held out.")
-    if useful := [each["column"] for each in results.get("importance", []) if each["rise"] > 0][:5]:
+        say(f"95% intervals covered {100 * covered:.0f}% of {count(ends['rows'], 'row')} held out.")
+    if useful := [printable(each["column"], 40) for each in results.get("importance", []) if each["rise"] > 0][:5]:
         say(f"Columns that matter most: {', '.join(useful)}.")
     left, inputs = results["sparsity"], results["network"][0]
     if not left["inputs"]:

@@ -124,7 +124,7 @@ def damping(name: str, steps: np.ndarray, tau: np.ndarray, accepted: np.ndarray)
         below.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.0f}%"))
         below.xaxis.set_major_formatter(Ticks())
         below.xaxis.set_minor_formatter(NullFormatter())
-        below.set_xlabel("iteration")
+        below.set_xlabel("step")
         return to_svg(fig, name)
 
 
@@ -143,7 +143,7 @@ def kept(name: str, count: np.ndarray, loss: np.ndarray, error: np.ndarray, best
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter(Ticks())
         ax.set_xlabel(label)
-        ax.set_ylabel("loss on rows set aside")
+        ax.set_ylabel("loss on held-out rows")
         return to_svg(fig, name)
 
 
@@ -192,21 +192,19 @@ def scatter(name: str, truth: np.ndarray, prediction: np.ndarray, unit: str) -> 
         ax.scatter(truth, prediction, s=9, color=SERIES[0], alpha=0.55, linewidths=0)
         ax.set_xlabel(f"true {printable(unit, 2 * LONGEST)}")
         ax.set_ylabel(f"predicted {printable(unit, 2 * LONGEST)}")
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_locator(MaxNLocator(6))
-            axis.set_major_formatter(Ticks())
+        _plain_axes(ax)
         return to_svg(fig, name)
 
 
 def coverage(name: str, levels: Sequence[float], covered: Sequence[float]) -> str:
-    """The share of rows that intervals covered against the share that they promise."""
+    """The share of rows that intervals covered against the nominal one."""
     with styled():
         fig = figure()
         ax = fig.add_subplot()
         ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
         ax.plot(levels, covered, color=SERIES[0], linewidth=2.4, marker="o", markersize=4)
-        ax.set_xlabel("share promised")
-        ax.set_ylabel("share covered")
+        ax.set_xlabel("nominal coverage")
+        ax.set_ylabel("coverage")
         return to_svg(fig, name)
 
 
@@ -244,7 +242,7 @@ def reliability(name: str, lines: Sequence[tuple[str, Sequence[Sequence[float]]]
                 confidence, share, color=SERIES[i], linewidth=2.4 if i else 1.3, marker="o", markersize=4, label=label
             )
         ax.set_xlabel("probability of the predicted class")
-        ax.set_ylabel("share predicted right")
+        ax.set_ylabel("share of right predictions")
         ax.legend(loc="upper left")
         return to_svg(fig, name)
 
@@ -258,9 +256,7 @@ def residuals(name: str, truth: np.ndarray, prediction: np.ndarray, unit: str) -
         ax.scatter(prediction, truth - prediction, s=9, color=SERIES[0], alpha=0.55, linewidths=0)
         ax.set_xlabel(f"predicted {printable(unit, 2 * LONGEST)}")
         ax.set_ylabel("true − predicted")
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_locator(MaxNLocator(6))
-            axis.set_major_formatter(Ticks())
+        _plain_axes(ax)
         return to_svg(fig, name)
 
 
@@ -309,6 +305,13 @@ def confusion(name: str, truth: np.ndarray, prediction: np.ndarray, classes: Seq
         return to_svg(fig, name)
 
 
+def _plain_axes(ax) -> None:
+    """Numbers along both axes, few enough across that long ones do not meet."""
+    for axis, most in ((ax.xaxis, 4), (ax.yaxis, 6)):
+        axis.set_major_locator(MaxNLocator(most))
+        axis.set_major_formatter(Ticks())
+
+
 def _square(x: float, y: float, color: str):
     return Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=color, edgecolor=GRID, linewidth=0.5)
 
@@ -317,7 +320,11 @@ class Ticks(Formatter):
     """The labels of an axis, chosen together."""
 
     def format_ticks(self, values) -> list[str]:
-        return ticks([float(v) for v in values])
+        assert self.axis is not None
+        low, high = sorted(self.axis.get_view_interval())
+        seen = [low <= v <= high for v in values]  # a locator also names places beyond both ends
+        labels = iter(ticks([float(v) for v, inside in zip(values, seen, strict=True) if inside]))
+        return [next(labels) if inside else "" for inside in seen]
 
     def __call__(self, x, pos=None) -> str:
         return short(x)

@@ -148,7 +148,7 @@ def _closer(results: Comparison, table: list[Row]) -> list[str]:
     z = np.array(shown["outputs"], float)
     if task == "regression":
         svg = charts.scatter("predicted", truth, z[:, 0], results["dataset"]["target"])
-        note = f"Held-out rows of the first repeat, {shown['label']}. On the dashed line a prediction is exact."
+        note = f"Held-out rows of the first repeat, {shown['label']}. On the dashed line predictions are exact."
         out.append(page.chart("Predicted against true", svg, note))
     elif one_class(task, truth):
         pass  # no ROC curve
@@ -167,7 +167,7 @@ def _closer(results: Comparison, table: list[Row]) -> list[str]:
     if "damping" in seen and "accepted" in seen:
         tau, taken = np.array(seen["damping"], float), np.array(seen["accepted"], float)
         svg = charts.damping("damping", np.array(results["ends"], float), tau, taken)
-        note = "SCA’s damping looks after itself; a step that would do harm is not taken. Bold: mean over repeats."
+        note = "SCA’s damping adapts; a step that would raise the objective is not taken. Bold: mean over repeats."
         out.append(page.chart("Damping and acceptance", svg, note))
     return out
 

@@ -109,41 +109,39 @@ def _verdict(run: Run) -> str:
     name = _score_name(run)
     if test is None:
         if name in final and final[name] is not None:
-            return f"{name} {number(final[name])} on {rows['validation']:,} rows held out to choose by."
-        return _no_score(run) or "No rows were held out, so nobody knows how good it is: train with --test 0.1."
-    count = f"On {rows.get('test', 0):,} rows that nothing was chosen by"
+            return f"{name} {number(final[name])} on {rows['validation']:,} validation rows."
+        return _no_score(run) or "No rows were held out, so how good it is cannot be said: train with --test 0.1."
+    count = f"On {rows.get('test', 0):,} test rows"
     if run.results["task"] != "regression":
         share, base = test.get("accuracy"), test.get("largest class")
         if share is None or base is None:
             return f"{count}: {', '.join(f'{k} {number(v)}' for k, v in test.items() if isinstance(v, float))}."
-        said = (
-            f"{count} it names the right class for {100 * share:.1f}%; always naming the commonest: {100 * base:.1f}%."
-        )
-        said += " It has learned nothing that helps to name classes." if share <= base else ""
+        said = f"{count} it names the right class in {100 * share:.1f}%; the commonest class alone, {100 * base:.1f}%."
+        said += " It is no better than that: do not use it." if share <= base else ""
         return f"{said} {_no_score(run)}".rstrip()
     r2, error, mean = test.get("R²"), test.get("RMSE"), test.get("RMSE of the mean")
     if r2 is None or error is None or mean is None:
         return f"{count}: {', '.join(f'{k} {number(v)}' for k, v in test.items() if isinstance(v, float))}."
     if r2 <= 0:
         return f"{count} it is no better than always predicting the mean (R² {number(r2)}): do not use it."
-    said = f"{count} it explains {100 * r2:.0f}% of the variance, its typical error (RMSE) is {number(error)}"
+    said = f"{count} it explains {100 * r2:.0f}% of the variance, and its typical error (RMSE) is {number(error)}"
     said += f" against {number(mean)} for always predicting the mean"
     if (line := run.results.get("linear", {}).get("RMSE")) is not None:
         gain = 1 - error / line
         if abs(gain) < 0.02:
-            said += f" and {number(line)} for a linear model: no better than a line"
+            said += f" and {number(line)} for a linear model, so it is no better than that"
         else:
             said += f" and {number(line)} for a linear model, {f'{gain:.0%} less' if gain > 0 else 'which is better'}"
     return said + "."
 
 
 def _no_score(run: Run) -> str:
-    """Why the rows to choose by give no score, where they give none."""
+    """Why the validation rows give no score, where they give none."""
     assert run.results is not None
     final, name = run.results["final"], _score_name(run)
     if run.results["task"] != "binary" or name not in final or final[name] is not None:
         return ""
-    return f"The {run.results['rows']['validation']:,} rows to choose by are of one class, so there is no {name}."
+    return f"The {run.results['rows']['validation']:,} validation rows are of one class, so there is no {name}."
 
 
 def _how(run: Run, table: str) -> str:
@@ -154,7 +152,7 @@ def _how(run: Run, table: str) -> str:
     said = f"A {widths} network, trained on {rows['train']:,} rows of {table} for {run.config.steps:,} steps"
     if run.results["kept"] == "best":
         said += (
-            f"; kept from step {final['step']:,}, where the loss on {rows['validation']:,} rows to choose by was lowest"
+            f"; kept from step {final['step']:,}, where the loss on {rows['validation']:,} validation rows was lowest"
         )
     if (left := run.results.get("sparsity")) and left["weights"] < run.results["weights"]:
         said += f"; {left['weights']:,} of {run.results['weights']:,} weights are in use"
@@ -162,7 +160,7 @@ def _how(run: Run, table: str) -> str:
 
 
 def _scores(run: Run) -> list[str]:
-    """Scores on rows that nothing was chosen by, ours beside a line's; of every class, where there are classes."""
+    """Scores on the test rows, ours beside a linear model's; of every class, where there are classes."""
     assert run.results is not None
     test, line = run.results.get("test"), run.results.get("linear")
     if test is None:
@@ -215,11 +213,11 @@ def _curves(runs: list[Run]) -> list[str]:
         title = "Losses" if len(group) > 1 else f"{label[0].upper()}{label[1:]}"
         about = "loss" if len(group) > 1 else label
         svg = charts.curves(f"{key.replace('_', '-')}", lines, "step", about, counts=key.endswith("_kept"), kept=kept)
-        note = "Dashed upright: the step whose weights were kept." if kept is not None else ""
+        note = "Dashed line: the step whose weights were kept." if kept is not None else ""
         out.append(page.chart(title, svg, note))
     steps, tau, taken = (_column(runs[0], name) for name in ("step", "damping", "accepted"))
     if not several and np.isfinite(tau).any():
-        note = "The damping looks after itself; a step that would do harm is not taken."
+        note = "The damping adapts; a step that would raise the objective is not taken."
         out.append(
             page.chart("Damping and steps taken", charts.damping("damping", steps, tau[None], taken[None]), note)
         )
@@ -250,7 +248,7 @@ def _paths(runs: list[Run]) -> list[str]:
         label = "hidden neurons in use" if what == "neurons" else "weights in use"
         svg = charts.kept(f"run{i}-path", kept, loss, error, path["best"], path["chosen"], label)
         note = (
-            "Rows set aside from the training rows; one point per strength. Ring: the least loss. Filled: the chosen "
+            "Rows held out of the training rows; one point per strength. Ring: lowest loss. Filled: the chosen "
             f"strength, {path['strengths'][path['chosen']]:.2g}, the strongest within one standard error (bar) of that."
         )
         out.append(page.chart(f"Loss against {what} kept{of}", svg, note))
@@ -259,10 +257,10 @@ def _paths(runs: list[Run]) -> list[str]:
         names = [path["names"][j] for j in shown]
         svg = charts.survivors(f"run{i}-inputs", names, stayed[:, shown], path["strengths"], path["chosen"])
         less = len(path["names"]) - len(shown)
-        note = "A square: the input is used at this strength. Between the lines: the chosen one."
-        note += f" {less} inputs that leave sooner are not shown." if less else ""
+        note = "Square: the input is used at this strength. Between the lines: the chosen one."
+        note += f" {less} inputs that leave sooner are left out." if less else ""
         out.append(page.chart(f"Inputs that stay{of}", svg, note))
-    return ["<h2>How strong</h2>", page.grid(out)] if out else []
+    return ["<h2>How strong a penalty</h2>", page.grid(out)] if out else []
 
 
 def _closer(run: Run, number: int, several: bool) -> list[str]:
@@ -272,7 +270,7 @@ def _closer(run: Run, number: int, several: bool) -> list[str]:
         z, truth = np.array(found["outputs"], float), np.array(found["truth"], float)
         if found["task"] == "regression":
             svg = charts.scatter(f"{tag}-predicted", truth, z[:, 0], run.config.target)
-            note = "Rows held out. On the dashed line a prediction is exact."
+            note = "Rows held out. On the dashed line predictions are exact."
             out.append(page.chart(f"Predicted against true{of}", svg, note))
             svg = charts.residuals(f"{tag}-residuals", truth, z[:, 0], run.config.target)
             note = "The same rows. A shape here is something that the network has not learned."
@@ -292,7 +290,7 @@ def _closer(run: Run, number: int, several: bool) -> list[str]:
         svg = charts.bars(
             f"{tag}-importance", [(each["column"], each["rise"]) for each in rises], f"rise of the {error}"
         )
-        note = "Rows held out, a column's values shuffled among them. Of two columns that say the same, one stands in."
+        note = "Rows held out, one column shuffled at a time. Two correlated columns may both look unimportant."
         out.append(page.chart(f"Columns that matter{of}", svg, note))
     return out
 
@@ -308,11 +306,11 @@ def _uncertainty(run: Run, tag: str, of: str) -> list[str]:
         at = dict(zip(ends["levels"], ends["covered"], strict=True))
         share = f"{100 * at[0.95]:.1f}% of {ends['rows']:,} rows held out" if 0.95 in at else "rows held out"
         svg = charts.coverage(f"{tag}-coverage", ends["levels"], ends["covered"])
-        note = f"On the dashed line intervals keep what they promise. Those of 95% covered {share}."
+        note = f"On the dashed line coverage is exact. 95% intervals covered {share}."
         out.append(page.chart(f"Coverage of intervals{of}", svg, note))
         lower, upper = np.array(ends["lower"]), np.array(ends["upper"])
         svg = charts.interval_chart(f"{tag}-intervals", truth, z[:, 0], lower, upper, run.config.target)
-        note = f"Rows held out; 95% intervals, {number(ends['width'])} wide on average. Orange: outside."
+        note = f"Rows held out; 95% intervals, {number(ends['width'])} wide on average. Large dots lie outside."
         out.append(page.chart(f"Intervals{of}", svg, note))
     if (known := found.get("calibration")) is not None and found["task"] != "regression":
         lines = list(zip(("as trained", "corrected"), known["bins"], strict=True))
@@ -339,7 +337,7 @@ def _details(runs: list[Run]) -> list[str]:
             found = f"{run.path['penalty'].capitalize()}({run.path['strengths'][run.path['chosen']]:.3g}), found"
             penalty = f"{penalty} + {found}" if penalty else found
         hidden = "/".join(map(str, config.hidden)) or "none"
-        used = [c.name for c in run.schema.used]
+        used = [printable(c.name, LONGEST) for c in run.schema.used]
         shown = ", ".join(used[:40]) + (", …" if len(used) > 40 else "")
         out += [
             f"<h2>Settings{f' of {page.text(run.name)}' if len(runs) > 1 else ''}</h2>",
@@ -347,13 +345,13 @@ def _details(runs: list[Run]) -> list[str]:
                 [
                     ("table", f"{Path(config.table).name}, {run.schema.rows:,} rows"),
                     ("columns used", shown),
-                    ("target", config.target),
+                    ("target", printable(config.target, LONGEST)),
                     ("hidden layers", f"{hidden}, {config.activation}"),
                     ("penalty", penalty),
                     ("iterations, batch", f"{config.steps:,}, {config.batch_size}"),
                     (
                         "held out",
-                        f"{100 * config.validation:g}% of the rows to choose by, {100 * config.test:g}% to score on",
+                        f"{100 * config.validation:g}% of the rows for validation, {100 * config.test:g}% for the test",
                     ),
                     ("seed", str(config.seed)),
                     ("versions", f"{packages}, Python {env['python']}"),

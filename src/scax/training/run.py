@@ -22,6 +22,8 @@ from .term_feed import TermFeed, term_feed
 
 #: Rows on which the objective is measured, at least, at a record that is not the last.
 WATCHED = 512
+#: Steps refused in a row, as far as records show, that are worth a warning.
+MANY_REFUSED = 10
 #: Rows of a feed on which a run ends.
 MOST_ROWS = 65_536
 
@@ -118,14 +120,16 @@ def train(
         method = for_fresh_points(method, params, feed.rows, state)
     carry = engine.start(method, params, feed, key, state=state, until=until)
     history: dict[str, list[float]] = {}
-    run, done, status, stuck = engine.run(method, Objective(watched, unseen), until=until), 0, "steps", False
+    run, done, status = engine.run(method, Objective(watched, unseen), until=until), 0, "steps"
+    recorded = refused = most_refused = 0
     for part in engine.drive(run, carry, feed, goals, each_record=callback is not None):
         carry, done, status = part.carry, part.step, Status(part.end).name.lower() if part.end else "steps"
         for record in part.records:
             record = {name: value if name == "step" else float(value) for name, value in record.items()}
             for name, value in record.items():
                 history.setdefault(name, []).append(value)
-            stuck = stuck or record.get("accepted") == 0
+            refused = refused + record["step"] - recorded if record.get("accepted") == 0 else 0
+            recorded, most_refused = record["step"], max(most_refused, refused)
             if callback is not None and callback(record) is True:
                 status = "callback"
         if status == "callback":
@@ -139,10 +143,11 @@ def train(
                 history[name][-1] = float(value)
     if solves_prox(method) and finish != 0:
         solution = sparse_end(problem, solution, whole, steps=finish)
-    if stuck and status in ("steps", "callback"):
+    if most_refused >= min(MANY_REFUSED, steps) and status in ("steps", "callback"):
         warnings.warn(
-            "not one step between two records was taken: see info.status of a step for the reason and its remedy. "
-            "Standardize x and y, raise damping=, or compute in float64 (jax.config.update('jax_enable_x64', True)).",
+            f"not one of {most_refused:,} steps in a row was taken: see info.status of a step for the reason and its "
+            "remedy. Standardize x and y, raise damping=, or compute in float64 "
+            "(jax.config.update('jax_enable_x64', True)).",
             RuntimeWarning,
             stacklevel=2,
         )
