@@ -17,20 +17,24 @@ import tempfile
 import time
 import tracemalloc
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scax._gaussian import Gaussian, Spread
 from scax.storage import FileError, container, load, load_checkpoint, save_checkpoint
+from scax.storage.error_bars import ErrorBars, NetworkJacobian
 from scax.storage.model import Model, write_model
 from scax.tables import Preprocess, TableError
 
 SECONDS = 20  # for one file: far more than any takes
 WORDS = [b"", b"\0", b"\n", b'"', b",", b"nan", b"inf", b"-1", b"1e999", b"9" * 40, b"\xff\xfe", b"[" * 50, b"null"]
 STRANGE = [None, -1, 0, 1, 2**31, 2**62, 1.5, 1e308, float("nan"), "", "x", "__import__('os')", [], {}, [[]], True]
+NUMBERS = [np.nan, np.inf, -np.inf, 0.0, -1.0, 1e-300, 1e30, -1e38, 1e300, 2**31 - 1]
+KINDS = {code: np.dtype(code[0].lower() + str(int(code[1:]) // 8)) for code in ("F32", "F64", "I32", "I64", "C64")}
 TEMPLATE = {"w": jnp.arange(12.0), "count": jnp.asarray(3, jnp.int32), "key": jax.random.key(0), "place": 7}
 
 
@@ -62,16 +66,36 @@ def mutate(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
 
 
 def mutate_header(data: bytes, rng: random.Random) -> bytes:
-    """An edit of the header's JSON with the checksum made right again: what a malicious author would send."""
+    """An edit of the header's JSON or of the numbers with the checksum made right again: what a malicious author would
+    send."""
     size = int.from_bytes(data[:8], "little")
-    header, rest = json.loads(data[8 : 8 + size]), data[8 + size :]
+    header, rest = json.loads(data[8 : 8 + size]), bytearray(data[8 + size :])
     described = json.loads(header["__metadata__"]["description"])
     for _ in range(rng.choice([1, 1, 2, 3])):
-        edit(rng.choice([header, described, described]), rng)
+        if rng.random() < 0.3:
+            _edit_number(header, rest, rng)
+        else:
+            edit(rng.choice([header, described, described]), rng)
     if isinstance(header.get("__metadata__"), dict):
         header["__metadata__"]["description"] = json.dumps(described)
         header["__metadata__"]["sha256"] = "0" * 64
-    return container.seal(header, [rest]) + rest
+    return container.seal(header, [rest]) + bytes(rest)
+
+
+def _edit_number(header: dict, rest: bytearray, rng: random.Random) -> None:
+    """Change one number of an array, or how its bytes are read."""
+    found = [entry for entry in header.values() if isinstance(entry, dict) and entry.get("dtype") in list(KINDS)]
+    if not found:
+        return
+    entry = rng.choice(found)
+    kind = KINDS[entry["dtype"]]
+    with contextlib.suppress(KeyError, TypeError, ValueError), np.errstate(all="ignore"):  # edited before
+        start, end = entry["data_offsets"]
+        if rng.random() < 0.2:
+            entry["dtype"] = rng.choice([code for code in KINDS if KINDS[code].itemsize == kind.itemsize])
+        else:
+            at = start + kind.itemsize * rng.randrange((end - start) // kind.itemsize)
+            rest[at : at + kind.itemsize] = np.array(rng.choice(NUMBERS)).astype(kind).tobytes()
 
 
 def edit(value, rng: random.Random, strange: list = STRANGE) -> None:
@@ -109,10 +133,30 @@ def model_seeds(folder: Path) -> list[bytes]:
             (rng.normal(size=s).astype(np.float32), np.zeros(s[1], np.float32)) for s in ((width, 4), (4, outputs))
         )
         link = "softmax" if target == "b2" else "identity"
-        write_model(folder / "seed", Model(layers, "tanh", "linear", link, pre, {"note": "seed"}))
-        made.append((folder / "seed").read_bytes())
+        for members in (0, 2 if target == "y" else 1):
+            bars = error_bars(layers, link, members, rng) if members else None
+            write_model(folder / "seed", Model(layers, "tanh", "linear", link, pre, {"note": "seed"}, bars))
+            made.append((folder / "seed").read_bytes())
     save_checkpoint(folder / "seed", TEMPLATE, {"step": 3})
     return [*made, (folder / "seed").read_bytes()]
+
+
+def error_bars(layers: Sequence[tuple[np.ndarray, np.ndarray]], link: str, members: int, rng) -> ErrorBars:
+    """Of a network without training: both forms, and for numbers a noise that varies."""
+    k, width, made = layers[-1][0].shape[1], layers[0][0].shape[0] + layers[-1][0].shape[0], []
+    for m in range(members):
+        jacobian = NetworkJacobian.of(layers, "tanh", "linear", last=m == 1)
+        q = len(jacobian.support)
+        if m == 0 and link == "identity":
+            gaussian = Gaussian("rows", rng.normal(size=(5, q)) / q, np.full(q, 0.1))
+        else:
+            gaussian = Gaussian("weights", np.tril(rng.normal(size=(q, q))))
+        made.append((jacobian, gaussian))
+    if link == "softmax":
+        return ErrorBars(tuple(made), link, np.ones(k), None, np.zeros((1, k)), (), (0.9, 0.3))
+    spread = Spread(np.zeros(width), np.ones(width), rng.normal(size=width), 0.1)
+    studentized = np.sort(rng.normal(size=(9, k)), axis=0)
+    return ErrorBars(tuple(made), link, np.ones(k), np.ones(k), studentized, (spread,) + (None,) * (k - 1))
 
 
 def table_seeds() -> list[bytes]:
@@ -129,7 +173,13 @@ def try_model(path: Path) -> None:
     row = {"a": [0.5], "b": ["x"], "b2": ["p"], "y": [1]}
     with contextlib.suppress(FileError, TableError):
         model = load(path)
-        model.predict(np.zeros((2, model.widths[0])) if model.preprocess is None else row)
+        x = np.zeros((2, model.widths[0])) if model.preprocess is None else row
+        model.predict(x)
+        if model.error_bars is not None and model.classes:
+            model.predict_proba(x, calibrated=True)
+        elif model.error_bars is not None:
+            found = model.predict_interval(x, 0.9)
+            assert np.all(found[..., 0] <= found[..., 1]) or not np.isfinite(model.predict_std(x)).all(), found
     with contextlib.suppress(FileError):
         load_checkpoint(path, TEMPLATE)
 

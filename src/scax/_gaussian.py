@@ -165,7 +165,7 @@ def interval_factors(studentized: np.ndarray, coverage: float, weight: np.ndarra
 def corrected_probabilities(z: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """E[p] under logits N(z, covariance): MacKay's σ(z/√(1 + πv/8)), and for several classes the same for each pair,
     p_k ∝ 1 / Σ_j exp((z_j − z_k)/√(1 + π Var(z_k − z_j)/8)), which a shift of all logits leaves alone."""
-    v = np.diagonal(covariance, axis1=1, axis2=2)
+    v = np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 0)  # rounding may take a variance below 0
     if z.shape[1] == 1:
         p = 1 / (1 + np.exp(-np.clip(z / np.sqrt(1 + np.pi / 8 * v), -500, 500)))
         return np.concatenate([1 - p, p], axis=1)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import scax
+from benchmarks import fuzz_files
 from scax.models import mlp
-from scax.storage import FileError, model
+from scax.storage import FileError, container, model
 from scax.storage.network import ACTIVATIONS, SLOPES, jacobian
 from scax.tables import Preprocess, TableError, Tally
 
@@ -70,6 +71,38 @@ def test_error_bars_are_saved_with_the_model(tmp_path, rows):
     scax.save(tmp_path / "p", net, params)
     with pytest.raises(ValueError, match="no error bars"):
         scax.load(tmp_path / "p").predict_interval(x)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("bars.noise", np.array([np.nan])),
+        ("bars.noise", np.array([-1.0])),
+        ("bars.noise", np.array([1j], np.complex64)),
+        ("bars.temperature", np.array([-1.0])),
+        ("bars.temperature", np.array([[1.0]])),
+        ("bars.studentized", np.zeros((0, 1))),
+        ("bars.0.offset", np.array([np.inf])),
+        ("bars.0.scale", np.full(17, -1.0)),
+        ("bars.0.support", np.arange(17)[::-1].copy()),
+        ("bars.0.support", np.arange(1, 18)),
+        ("bars.0.factor", np.zeros((5, 17), np.complex64)),
+        ("bars.0.1.weight", np.zeros((3, 1))),
+        ("bars.spread.0", np.zeros((3, 6))),
+    ],
+)
+def test_error_bars_that_cannot_be_are_refused(tmp_path, name, value):
+    rng = np.random.default_rng(0)
+    layers = [(rng.normal(size=(2, 4)), np.zeros(4)), (rng.normal(size=(4, 1)), np.zeros(1))]
+    bars = fuzz_files.error_bars(layers, "identity", 1, rng)
+    whole = model.Model(tuple(layers), "tanh", "linear", "identity", error_bars=bars)
+    whole.save(tmp_path / "m")
+    found = scax.load(tmp_path / "m")
+    np.testing.assert_allclose(found.predict_std(np.zeros((1, 2))), whole.predict_std(np.zeros((1, 2))), rtol=1e-5)
+    contents = container.read(tmp_path / "m")
+    container.write(tmp_path / "m", "model", contents.description, contents.arrays | {name: value})
+    with pytest.raises(FileError, match="does not fit its arrays"):
+        scax.load(tmp_path / "m")
 
 
 def test_weights_come_back_to_the_bit_and_train_on(tmp_path):

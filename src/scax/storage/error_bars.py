@@ -15,6 +15,8 @@ CHUNK, MOST_RESIDUALS = 2**23, 2000
 #: Inputs that may say how large the noise is, at most.
 MOST_INPUTS = 100
 Layers = Sequence[tuple[np.ndarray, np.ndarray]]
+#: What overflows shows in the result.
+_as_the_network = np.errstate(over="ignore", under="ignore", invalid="ignore")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +82,7 @@ class ErrorBars:
     spreads: tuple[Spread | None, ...] = ()  # how the noise varies, one per output
     calibration: tuple[float, float] = (1.0, 1.0)  # the factor of the logits, the share of their covariance
 
+    @_as_the_network
     def moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """f̄ [n, k] and its covariance [n, k, k]."""
         z, c = zip(*(_moments(jacobian, gaussian, x) for jacobian, gaussian in self.members), strict=True)
@@ -87,6 +90,7 @@ class ErrorBars:
         root = np.sqrt(self.temperature)
         return mean, root[:, None] * within * root + between
 
+    @_as_the_network
     def predict(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(center, std of y), [n, k] each."""
         if self.noise is None:
@@ -104,6 +108,7 @@ class ErrorBars:
                 found[:, j] = np.exp(2 * spread.log(seen))
         return found
 
+    @_as_the_network
     def interval(self, x: np.ndarray, coverage: float) -> np.ndarray:
         """[n, k, 2] bounds that hold the share `coverage` of new targets."""
         check_coverage(coverage)
@@ -112,6 +117,7 @@ class ErrorBars:
         bounds = center[:, :, None] + std[:, :, None] * factors
         return np.maximum(bounds, 0) if self.link == "exponential" else bounds
 
+    @_as_the_network
     def probabilities(self, x: np.ndarray) -> np.ndarray:
         """Class probabilities [n, classes], the uncertainty of the logits averaged over."""
         z, covariance = self.moments(x)
@@ -143,72 +149,96 @@ class ErrorBars:
     @staticmethod
     def from_arrays(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> "ErrorBars":
         """As `to_arrays` gave them; a KeyError, TypeError or ValueError where they do not fit together."""
+        activation, output = description["activation"], description["output"]
         members = []
         for m, about in enumerate(description["members"]):
             layers = [(arrays[f"bars.{m}.{i}.weight"], arrays[f"bars.{m}.{i}.bias"]) for i in range(about["layers"])]
-            support = arrays[f"bars.{m}.support"]
+            support, scale = arrays[f"bars.{m}.support"], arrays.get(f"bars.{m}.scale")
             factor = _unpacked(about["form"], arrays[f"bars.{m}.factor"], len(support))
-            for (weight, bias), before in zip(layers, [None, *layers], strict=False):
-                if weight.ndim != 2 or bias.shape != weight.shape[1:] or weight.dtype.kind != "f":
-                    raise ValueError("a layer")
-                if before is not None and weight.shape[0] != before[1].shape[0]:
-                    raise ValueError("layers that do not follow each other")
-            size = sum(weight.size + bias.size for weight, bias in layers)
-            scale = arrays.get(f"bars.{m}.scale")
-            if about["form"] not in ("weights", "rows") or (about["form"] == "rows") != (scale is not None):
-                raise ValueError("a form")
-            if support.ndim != 1 or support.dtype.kind != "i" or factor.shape[1:] != support.shape or not len(support):
-                raise ValueError("a support")
-            if support.min() < 0 or support.max() >= size or np.any(np.diff(support) <= 0):
-                raise ValueError("a support")
-            if scale is not None and scale.shape != support.shape:
-                raise ValueError("a scale")
-            if description["activation"] not in network.ACTIVATIONS or description["output"] not in network.ACTIVATIONS:
-                raise ValueError("an activation")
-            offset = arrays[f"bars.{m}.offset"]
-            if offset.shape != layers[-1][1].shape:
-                raise ValueError("an offset")
-            jacobian = NetworkJacobian(layers, description["activation"], description["output"], offset, support)
+            jacobian = NetworkJacobian(layers, activation, output, arrays[f"bars.{m}.offset"], support)
             members.append((jacobian, Gaussian(about["form"], factor, scale)))
-        k = len(members[0][0].offset)
         spreads: list[Spread | None] = []
         for j, constant in enumerate(description["spreads"]):
             if constant is None:
                 spreads.append(None)
-                continue
-            width = features(members[0][0], np.zeros((1, members[0][0].layers[0][0].shape[0]))).shape[1]
-            if (spread := arrays[f"bars.spread.{j}"]).shape != (3, width):
-                raise ValueError("a spread")
-            center, scale, weights = spread
-            spreads.append(Spread(center, scale, weights, float(constant)))
+            else:
+                center, scale, weights = arrays[f"bars.spread.{j}"]
+                spreads.append(Spread(center, scale, weights, float(constant)))
         factor_of_logits, share = map(float, description["calibration"])
         bars = ErrorBars(
             tuple(members), description["link"], arrays["bars.temperature"], arrays.get("bars.noise"),
             arrays["bars.studentized"], tuple(spreads), (factor_of_logits, share),
         )  # fmt: skip
-        sizes = [
-            bars.temperature.shape,
-            *([] if bars.noise is None else [bars.noise.shape, bars.studentized.shape[1:]]),
-        ]
-        if (
-            len(spreads) not in (0, k)
-            or bars.link not in network.LINKS
-            or any(size != (k,) for size in sizes)
-            or bars.studentized.ndim != 2
-        ):
-            raise ValueError("numbers of outputs")
-        values = [part for name, part in arrays.items() if name.startswith("bars.spread.")]
-        values += [bars.temperature, bars.studentized, *(g.factor for _, g in members), np.array(bars.calibration)]
-        if not all(np.isfinite(value).all() for value in values):
-            raise ValueError("numbers that are not finite")
+        bars.check()
         return bars
+
+    def check(self) -> None:
+        """A ValueError that names the part that does not fit the others, or has numbers that cannot be."""
+        for jacobian, gaussian in self.members:
+            _check_member(jacobian, gaussian)
+        k = len(self.members[0][0].offset)
+        if self.link not in network.LINKS or (self.noise is None) != (self.link in ("logistic", "softmax")):
+            raise ValueError("a link")
+        _check_numbers("a temperature", self.temperature, (k,), least=0)
+        rows = self.studentized.shape[0] if self.studentized.ndim else 0
+        if rows == 0:
+            raise ValueError("residuals")
+        _check_numbers("residuals", self.studentized, (rows, k))
+        if self.noise is not None:
+            _check_numbers("a noise", self.noise, (k,), least=0)
+        _check_numbers("a calibration", np.array(self.calibration), (2,), least=0)
+        if len(self.spreads) not in (0, k):
+            raise ValueError("spreads")
+        width = _feature_count(self.members[0][0].layers)
+        for spread in self.spreads:
+            if spread is not None:
+                _check_numbers("a spread", np.stack([spread.center, spread.weights]), (2, width))
+                _check_numbers("a spread", spread.scale, (width,), least=1e-30)
+                _check_numbers("a spread", np.array(spread.constant), ())
+
+
+def _check_member(jacobian: NetworkJacobian, gaussian: Gaussian) -> None:
+    sizes = [jacobian.layers[0][0].shape[0]]
+    for weight, bias in jacobian.layers:
+        sizes.append(bias.size)
+        _check_numbers("a layer", weight, tuple(sizes[-2:]))
+        _check_numbers("a layer", bias, (sizes[-1],))
+    if not {jacobian.activation, jacobian.output} <= set(network.ACTIVATIONS):
+        raise ValueError("an activation")
+    _check_numbers("an offset", jacobian.offset, (sizes[-1],))
+    support, count = jacobian.support, sum(weight.size + bias.size for weight, bias in jacobian.layers)
+    if support.ndim != 1 or support.dtype.kind != "i" or not len(support):
+        raise ValueError("a support")
+    if support[0] < 0 or support[-1] >= count or np.any(support[1:] <= support[:-1]):
+        raise ValueError("a support")
+    q = len(support)
+    if gaussian.form not in ("weights", "rows") or (gaussian.form == "rows") != (gaussian.scale is not None):
+        raise ValueError("a form")
+    if gaussian.scale is not None:
+        _check_numbers("a scale", gaussian.scale, (q,), least=0)
+    _check_numbers("a factor", gaussian.factor, (q if gaussian.form == "weights" else len(gaussian.factor), q))
+
+
+def _check_numbers(what: str, numbers: np.ndarray, shape: tuple[int, ...], least: float = -np.inf) -> None:
+    """Finite floating-point numbers of this shape."""
+    if numbers.dtype.kind != "f" or numbers.shape != shape or not np.isfinite(numbers).all() or np.any(numbers < least):
+        raise ValueError(what)
 
 
 def features(jacobian: NetworkJacobian, x: np.ndarray) -> np.ndarray:
     """What may say how large the noise is: what the last layer of a member sees, and inputs unless they are many."""
     x = np.asarray(x, np.float64)
     hidden = network.last_hidden(jacobian.layers, jacobian.activation, x)
-    return hidden if len(jacobian.layers) == 1 or x.shape[1] > MOST_INPUTS else np.hstack([x, hidden])
+    return hidden if _sees_hidden(jacobian.layers) else np.hstack([x, hidden])
+
+
+def _sees_hidden(layers: Layers) -> bool:
+    """Whether `features` are those of the last layer alone."""
+    return len(layers) == 1 or layers[0][0].shape[0] > MOST_INPUTS
+
+
+def _feature_count(layers: Layers) -> int:
+    return layers[-1][0].shape[0] + (0 if _sees_hidden(layers) else layers[0][0].shape[0])
 
 
 def _packed(gaussian: Gaussian) -> np.ndarray:
@@ -220,6 +250,8 @@ def _packed(gaussian: Gaussian) -> np.ndarray:
 
 
 def _unpacked(form: str, packed: np.ndarray, side: int) -> np.ndarray:
+    if packed.dtype.kind != "f":
+        raise ValueError("a factor")
     if form == "rows":
         return packed.astype(np.float64)
     if packed.shape != (side * (side + 1) // 2,):

@@ -308,7 +308,7 @@ def _check(model: Model, widths: tuple[int, ...], what: str) -> None:
     bars = model.error_bars
     if bars is not None:
         inside = {(jacobian.layers[0][0].shape[0], len(jacobian.offset)) for jacobian, _ in bars.members}
-        if inside != {(widths[0], widths[-1])} or (bars.noise is None) != (model.link in ("logistic", "softmax")):
+        if inside != {(widths[0], widths[-1])} or bars.link != model.link:
             raise FileError(f"{what} has error bars of another network.")
     if model.preprocess is not None:
         schema = model.preprocess.schema
