@@ -212,12 +212,14 @@ def remembered_charts() -> Iterator[None]:
 
 
 def try_folder(folder: Path) -> None:
-    """`scax report` and `scax resume`, the latter stopped after its first steps; anything but a sentence gets out."""
+    """`scax report` and `scax resume`, of a finished run with `--steps`; stopped after its first steps. Anything but a
+    sentence gets out."""
     from scax.cli import interrupts, train_run
     from scax.cli.errors import explain
     from scax.report.build import build
 
-    for command in (lambda: build(folder), lambda: train_run.again(folder, 1e6, False)):
+    steps = 36 if os.path.lexists(folder / "model.safetensors") else None
+    for command in (lambda: build(folder), lambda: train_run.again(folder, 1e6, False, None, steps)):
         told = io.StringIO()
         asked, interrupts.asked = interrupts.asked, lambda: True
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import fuzz_runs
+from scax.storage import container
 
 from .tables import regression
 
@@ -113,3 +114,17 @@ def test_another_version_says_so(copies, scax):
     assert outcome.code == 0, outcome.err
     assert "the run was started with scax 0.0.1 (now" in outcome.err
     assert not list(Path(copies[1]).glob(".*.part"))
+
+
+def test_a_run_that_cannot_be_lengthened_stays_as_it_was(copies, refused):
+    folder = Path(copies[0])
+    before = {file.name: file.read_bytes() for file in folder.iterdir() if file.name != ".lock"}
+    table, checkpoint = Path(folder, "preprocess.json"), Path(folder, "checkpoint.safetensors")
+    table.write_text("{}")
+    assert "preprocess.json" in refused("resume", copies[0], "--steps", "24")
+    table.write_bytes(before["preprocess.json"])
+    whole = container.read(checkpoint)
+    container.write(checkpoint, "checkpoint", whole.description | {"info": {"step": "12"}}, whole.arrays)
+    assert "step is a text" in refused("resume", copies[0], "--steps", "24")
+    checkpoint.write_bytes(before["checkpoint.safetensors"])
+    assert {file.name: file.read_bytes() for file in folder.iterdir() if file.name != ".lock"} == before

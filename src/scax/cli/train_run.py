@@ -77,12 +77,10 @@ def again(folder: Path, save_every: float, machine: bool, events: Path | None = 
     with locked(folder) if hosts.first() else contextlib.nullcontext(), _resumable(folder):
         if hosts.first():
             remove_parts(folder)
-            if steps is not None:
-                sessions.lengthen(folder, steps)
-        if steps is not None:
-            hosts.meet()
         with interrupts.anywhere():
-            session = sessions.resume(folder)
+            session = sessions.resume(folder, steps)
+        if steps is not None:
+            session.lengthen()
         if (changed := other_versions(read_environment(folder)["packages"])) and hosts.first():
             say(
                 f"scax: warning: the run was started with {changed}: its last bits may differ from those of a run that "

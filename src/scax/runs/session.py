@@ -195,6 +195,12 @@ class Session:
         kept = [r for r in read_metrics(self.folder) if r["step"] <= self.step]
         write_text(self.folder / METRICS, "".join(json.dumps(r) + "\n" for r in kept), follow=False)
 
+    def lengthen(self) -> None:
+        """Make the folder one of a run of more steps; its model stays until there is another."""
+        if hosts.first():
+            (self.folder / RESULTS).unlink(missing_ok=True)
+            write_text(self.folder / configs.FILE, configs.to_toml(dataclasses.asdict(self.config)), follow=False)
+
     def go(
         self,
         on_record: Callable[[dict[str, Any]], Any],
@@ -347,16 +353,6 @@ class Session:
         return results
 
 
-def lengthen(folder: Path, steps: int) -> None:
-    """Make a run one of more steps: it goes on from its checkpoint, and its model stays until it has another."""
-    config, done = configs.load(folder / configs.FILE), read_info(folder / CHECKPOINT)["step"]
-    if steps <= done:
-        raise RunFolderError(f"{folder} is at step {done:,}: --steps {steps:,} is not beyond it.")
-    longer = dataclasses.replace(config, steps=steps)
-    write_text(folder / configs.FILE, configs.to_toml(dataclasses.asdict(longer)), follow=False)
-    (folder / RESULTS).unlink(missing_ok=True)
-
-
 def penalty(config: TrainConfig, params: Any, strength: float | None = None) -> Regularizer:
     """The sum of the penalties with a strength; one that is to be found has strength 1 until it is."""
     if config.strength:
@@ -412,15 +408,20 @@ def start(
     return session
 
 
-def resume(folder: Path) -> Session:
-    """The run of a folder, where its checkpoint left it."""
+def resume(folder: Path, steps: int | None = None) -> Session:
+    """The run of a folder, where its checkpoint left it; with `steps`, as a run of so many (see `Session.lengthen`)."""
     check_folder(folder)
     read_environment(folder)
     config, preprocess = configs.load(folder / configs.FILE), read_preprocess(folder)
     schema = preprocess.schema
     check_sizes(folder, (schema.width, *config.hidden, schema.outputs))
     table = open_table(config.table, header=config.header, encoding=config.encoding)
-    check_info(folder, read_info(folder / CHECKPOINT), config, digest(config.table))
+    info = read_info(folder / CHECKPOINT)
+    check_info(folder, info, config, digest(config.table))
+    if steps is not None:
+        if steps <= info["step"]:
+            raise RunFolderError(f"{folder} is at step {info['step']:,}: --steps {steps:,} is not beyond it.")
+        config = dataclasses.replace(config, steps=steps)
     session = Session(folder, config, read(config, table, preprocess, folder))
     session.restore()
     return session
