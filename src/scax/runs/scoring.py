@@ -13,6 +13,8 @@ from ..training.scores import class_scores, number_scores
 
 ROWS = 2000  # on which the importance of columns is measured
 COLUMNS = 500  # of more, it is not measured
+SIDE = 2000  # of the largest system that is solved for a linear model
+NUMBERS = 1 << 24  # of encoded rows that it is made of at most, beyond so many rows
 
 
 def scores(preprocess: Preprocess, z: np.ndarray, y: np.ndarray) -> dict[str, Any]:
@@ -29,11 +31,16 @@ def linear_scores(
     """What a linear model of the training rows, with a slight ridge, scores on rows (x, y); None for classes."""
     if preprocess.schema.target.classes:
         return None
-    a, b = (np.asarray(part, float) for part in rows)
+    width = rows[0].shape[1]
+    few = slice(max(SIDE, NUMBERS // width) if width <= SIDE else SIDE)
+    a, b = (np.array(part[few], float) for part in rows)
     mean, b = a.mean(axis=0), b.reshape(len(b), -1)
-    centered = a - mean
-    gram = centered.T @ centered + 1e-6 * len(a) * np.eye(a.shape[1])
-    weights = np.linalg.solve(gram, centered.T @ (b - b.mean(axis=0)))
+    a -= mean
+    ridge, goal = 1e-6 * len(a), b - b.mean(axis=0)
+    if width <= len(a):
+        weights = np.linalg.solve(a.T @ a + ridge * np.eye(width), a.T @ goal)
+    else:
+        weights = a.T @ np.linalg.solve(a @ a.T + ridge * np.eye(len(a)), goal)
     return scores(preprocess, (np.asarray(x, float) - mean) @ weights + b.mean(axis=0), y)
 
 
