@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import scax
+from scax.cluster import flower
 from scax.cluster.exact import ExactRounds
 from scax.cluster.local import LocalSites, site_update
 from scax.cluster.sites import Sites
@@ -207,3 +208,12 @@ def test_local_rounds_with_missing_sites_lower_the_objective_and_carry_their_ste
     assert carried.history["objective"][-1] < 0.5 * carried.history["objective"][0]
     plain = run(local=dataclasses.replace(local, carry=0.0))
     assert np.linalg.norm(flat(plain.params) - flat(carried.params)) > 1e-2
+
+
+def test_names_of_sites_do_not_speak_to_the_terminal():
+    with pytest.warns(RuntimeWarning) as said:
+        flower._warn("site \x1b[2J" + "x" * 10_000)
+    told = str(said[0].message)
+    assert "\\x1b[2J" in told
+    assert "\x1b" not in told
+    assert len(told) < 1000

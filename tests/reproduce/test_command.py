@@ -66,6 +66,25 @@ def test_table2(scax, short):  # noqa: F811
     Path("run/results.json").write_text(json.dumps(results))
     assert scax("reproduce", "page", "--out", "run").code == 0
     assert "0.6000 ± 0.1414" in Path("run/reproduction.md").read_text()
+    # files of a stranger: links are replaced, and what is damaged is refused
+    Path("run/reproduction.md").rename("precious")
+    Path("run/reproduction.md").symlink_to(Path("precious").absolute())
+    found["methods"]["sca"]["test"] = [0.1, 0.2]
+    Path("run/results.json").write_text(json.dumps(results))
+    assert scax("reproduce", "page", "--out", "run").code == 0
+    assert "0.6000 ± 0.1414" in Path("precious").read_text()
+    del found["methods"]["sca"]["test"]
+    for odd in (
+        results,
+        [],
+        results | {"table2": {"../6": {}}},
+        results | {"table2": {"6": []}},
+        {"kind": "reproduce", "susy": {}},
+    ):
+        Path("run/results.json").write_text(json.dumps(odd))
+        outcome = scax("reproduce", "page", "--out", "run")
+        assert outcome.code == 2
+        assert "Traceback" not in outcome.err
 
 
 def test_refusals(refused, monkeypatch, tmp_path):  # noqa: F811

@@ -105,6 +105,16 @@ def test_not_whole(tmp_path, table, monkeypatch):
         Stream(shards).chunk(1, 800)
     with pytest.raises(TableError, match="not a whole converted table"):
         Shards.open(tmp_path)
+    about = shards.folder / "shards.json"
+    text = about.read_text()
+    for odd in ("[" * 100_000, '{"version": 1}', "[]", text.replace('"width": ', '"width": -')):
+        about.write_text(odd)
+        with pytest.raises(TableError, match="not a whole converted table"):
+            Shards.open(shards.folder)
+    about.unlink()
+    os.mkfifo(about)
+    with pytest.raises(TableError, match="not a whole converted table"):
+        Shards.open(shards.folder)
     # a table that turns out bad half-way, or a full disk, leaves nothing behind
     bad = tmp_path / "bad.csv"
     bad.write_text(table.read_text() + "x,y,z\n")

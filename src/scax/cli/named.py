@@ -52,7 +52,7 @@ def _bundled(name: str) -> Path:
     lines.writerow([*found.feature_names, about.target])
     lines.writerows([*map(float, row), goal] for row, goal in zip(found.data, y, strict=True))
     path = cache_folder() / f"{name}.csv"
-    if not path.exists() or path.read_text(encoding="utf-8") != text.getvalue():
+    if not path.exists() or path.read_bytes() != text.getvalue().encode():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text.getvalue())
     return path

@@ -5,13 +5,14 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from .._untrusted import Unreadable, check
 from ..reproduce.configs import SUSY_ITERATIONS, TABLE2
 from ..reproduce.page import page
 from ..reproduce.page_table2 import baselines
@@ -25,10 +26,36 @@ from ..storage.run_files import read_json
 from ..storage.run_folder import FORMAT, RunFolderError, environment, free, locked
 from ..storage.whole import remove_parts, write_text
 from . import interrupts
+from .words import say
 
 KIND = "reproduce"
+RESULTS = "results.json"
 FEWER = 5  # SUSY, with 70 times the weights, gets a fifth of the repetitions
 Tick = Callable[[str, int, int], Any]
+
+
+class Results(TypedDict):
+    """results.json: what was found of each part, that of table2 by the number of iterations."""
+
+    kind: Literal["reproduce"]
+    table2: NotRequired[dict[str, dict[str, Any]]]
+    susy: NotRequired[dict[str, Any]]
+    speedup: NotRequired[dict[str, Any]]
+
+
+def read(place: Path) -> Any:
+    """The results in a folder."""
+    file = place / RESULTS
+    found = read_json(file)
+    if not isinstance(found, dict) or found.get("kind") != KIND:
+        raise RunFolderError(f"{place} holds results of another command. Give another --out.")
+    try:
+        check(found, Results)
+    except Unreadable as error:
+        raise RunFolderError(f"{file} {error}. Restore it, or run again.") from None
+    if not all(steps.isascii() and steps.isdigit() and len(steps) < 10 for steps in found.get("table2", {})):
+        raise RunFolderError(f"{file} is damaged: table2 has a number of iterations that is none. Restore it.")
+    return found
 
 
 def folder(out: Path | None, fresh: bool) -> Path:
@@ -36,8 +63,7 @@ def folder(out: Path | None, fresh: bool) -> Path:
     if out is None:
         return free("reproduce")
     if out.exists() and any(path.name != ".lock" for path in out.iterdir()):
-        if read_json(out / "results.json").get("kind") != KIND:
-            raise RunFolderError(f"{out} holds results of another command. Give another --out.")
+        read(out)
     elif not fresh:
         raise RunFolderError(f"{out} holds no results. Run scax reproduce table2 --out {out} first.")
     return out
@@ -60,8 +86,8 @@ def run(
     place.mkdir(parents=True, exist_ok=True)
     with locked(place), _progress() as progress:
         remove_parts(place)
-        file = place / "results.json"
-        results = read_json(file) if file.exists() else {"format": FORMAT, "kind": KIND}
+        file = place / RESULTS
+        results = read(place) if file.exists() else {"format": FORMAT, "kind": KIND}
 
         def save(keys: Sequence[str], found: dict[str, Any]) -> None:
             found |= {"command": _command(*keys, repeats=repeats, seed=seed), "environment": environment()}
@@ -69,7 +95,8 @@ def run(
             for key in keys[:-1]:
                 where = where.setdefault(key, {})
             where[keys[-1]] = found
-            write_text(file, json.dumps(results, indent=None, separators=(",", ":"), ensure_ascii=False) + "\n")
+            text = json.dumps(results, indent=None, separators=(",", ":"), ensure_ascii=False)
+            write_text(file, text + "\n", follow=False)
 
         if "table2" in parts:
             for steps in lengths:
@@ -110,22 +137,31 @@ def _ticker(progress: Progress, about: str) -> Tick:
 
 def write(place: Path) -> Path:
     """reproduction.md and its figures, from results.json; what matters most in the terminal."""
+    results = read(place)
+    try:
+        return _write(place, results)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration) as error:
+        why = f"{place / RESULTS} is damaged, or of another version of scax ({type(error).__name__})"
+        raise RunFolderError(f"{why}. Restore it, or run again.") from error
+
+
+def _write(place: Path, results: dict[str, Any]) -> Path:
     from ..reproduce.figures import figures
 
-    results = read_json(place / "results.json")
     for name, svg in figures(results):
-        write_text(place / f"{name}.svg", svg)
-    write_text(place / "reproduction.md", page(results, lambda name, alt: f"![{alt}]({name}.svg)"))
+        write_text(place / f"{name}.svg", svg, follow=False)
+    text = page(results, lambda name, alt: f"![{alt}]({name}.svg)")
+    write_text(place / "reproduction.md", text, follow=False)
     for steps, found in results.get("table2", {}).items():
         _show_table2(int(steps), found)
     for problem in results.get("susy", {"problems": {}})["problems"].values():
         cells = [f"{m['label']} {score(m['auc'])}" for m in problem["methods"].values()]
-        print(f"SUSY, {problem['about']}, test AUC: {'; '.join(cells)}")
+        say(f"SUSY, {problem['about']}, test AUC: {'; '.join(cells)}")
     if "speedup" in results:
         found = results["speedup"]
         cells = [f"C = {c} {seconds(unit)}" for c, unit in zip(found["blocks"], found["unit"], strict=True)]
         cells += [f"{name} {seconds(value)}" for name, value in found["lines"].items()]
-        print(f"Processor seconds per iteration of one unit: {'; '.join(cells)}")
+        say(f"Processor seconds per iteration of one unit: {'; '.join(cells)}")
     return place / "reproduction.md"
 
 

@@ -15,12 +15,15 @@ import numpy as np
 from jaxtyping import PyTree
 
 from .._extras import required_by
+from .._text import printable
 from .exact import ExactRounds
 from .local import LocalRounds, Update
 from .statistics import Statistics, pack, refuse_statistics, unpack
 
 #: Seconds between two looks at who is there, while sites are awaited.
 PAUSE = 0.5
+#: Characters of a warning: the names in it are the sites' own.
+LONGEST = 500
 
 
 def make_client_app(method: ExactRounds | LocalRounds, params: PyTree, load: Callable[[Any], Any]) -> Any:
@@ -177,4 +180,5 @@ def _arrays(record: Any) -> dict[str, np.ndarray]:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, RuntimeWarning, stacklevel=3)
+    """What a site says of itself is shown, and not obeyed by a terminal."""
+    warnings.warn(printable(text, LONGEST), RuntimeWarning, stacklevel=3)

@@ -7,18 +7,30 @@ afresh: nothing but one shard and the next is in memory, and the disk is read fr
 
 import contextlib
 import dataclasses
-import json
 import os
 import shutil
+import stat
 import threading
 from pathlib import Path
+from typing import Annotated, TypedDict
 
 import numpy as np
 
+from .._untrusted import Between, Unreadable, check, parse_json, read_text
 from .errors import TableError
 
 VERSION = 1
 ABOUT = "shards.json"
+
+
+class About(TypedDict):
+    """shards.json: what was made of a table."""
+
+    version: Annotated[int, Between(VERSION, VERSION)]
+    key: str
+    width: Annotated[int, Between(1, 2**53)]
+    sizes: list[Annotated[int, Between(0, 2**53)]]
+    out_sizes: list[Annotated[int, Between(0, 2**53)]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,19 +59,16 @@ class Shards:
         """A folder that `convert` has written; a TableError where it is not whole."""
         folder = Path(folder)
         try:
-            about = json.loads((folder / ABOUT).read_text())
-            if about["version"] != VERSION:
-                raise TableError(f"{folder} was written by another version of scax: remove it, and it is made again.")
-            sizes, out = (tuple(int(n) for n in about[name]) for name in ("sizes", "out_sizes"))
-            shards = Shards(folder, str(about["key"]), int(about["width"]), sizes, out)
-            for part, rows in [("train", sizes), ("out", out)]:
+            about = parse_json(read_text(folder / ABOUT, follow=False))
+            check(about, About)
+            shards = Shards(folder, about["key"], about["width"], tuple(about["sizes"]), tuple(about["out_sizes"]))
+            for part, rows in [("train", shards.sizes), ("out", shards.out_sizes)]:
                 for i, n in enumerate(rows):
                     for what, columns in (("x", shards.width), ("y", 1)):
-                        if (folder / f"{part}-{what}-{i:04d}.npy").stat().st_size < n * columns * 4:
+                        found = (folder / f"{part}-{what}-{i:04d}.npy").lstat()
+                        if not stat.S_ISREG(found.st_mode) or found.st_size < n * columns * 4:
                             raise OSError
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, TableError):
-                raise
+        except (OSError, Unreadable):
             raise TableError(f"{folder} is not a whole converted table: remove it, and it is made again.") from None
         return shards
 
