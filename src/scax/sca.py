@@ -324,6 +324,7 @@ def _look(here: LinearizedBatch, state: State) -> Seen:
         along=lambda: here.along(state.carried),
         clock=Reading.of_step(n, here.w.dtype),
         gauss_newton=here.gauss_newton,
+        curvature_left=here.curvature_left,
         term_curvatures=lambda: here.term_curvatures(n),
     )
 

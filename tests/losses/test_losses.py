@@ -30,21 +30,26 @@ def single(loss, z, y):
 def derivatives(loss, z, y):
     """Everything the loss says, and what JAX derives from its value."""
     claimed = (loss.gradient(z, y), loss.factor(z, y), loss.whitened(z, y), loss.remainder(z, y))
+    left = loss.curvature_left(z), loss.curvature_left(0 * z)
     grad = jax.vmap(jax.grad(single, argnums=1), (None, 0, 0))(loss, z, y)
     hess = jax.vmap(jax.hessian(single, argnums=1), (None, 0, 0))(loss, z, y)
-    return claimed, grad, hess
+    return claimed, left, grad, hess
 
 
 @pytest.mark.parametrize(("loss", "k"), LOSS_OUTPUTS)
 @given(seed=seeds, scale=scales)
 def test_derivatives(loss, k, seed, scale, x64):
     part, z, y = drawn(loss, k, seed, scale)
-    (g, f, a, r), grad, hess = derivatives(part, z, y)
+    (g, f, a, r), (left, most), grad, hess = derivatives(part, z, y)
     f = jax.vmap(jnp.diag)(f) if f.ndim == 2 else f
     np.testing.assert_allclose(g, grad, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(jnp.einsum("nab,nac->nbc", f, f), hess, rtol=1e-9, atol=1e-9)  # FᵀF = ∇²l
     whole = jnp.einsum("nab,na->nb", f, a) + (0 if r is None else r)
     np.testing.assert_allclose(whole, grad, rtol=1e-9, atol=1e-9)  # Fᵀa + r = g
+    if left is not None:  # what is left of the trace, which is largest where all outputs are 0
+        start = jax.vmap(jax.hessian(single, argnums=1), (None, 0, 0))(part, 0 * z, y)
+        np.testing.assert_allclose(left, jnp.einsum("nkk->n", hess) / jnp.einsum("nkk->n", start), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(most, 1)
 
 
 @pytest.mark.parametrize(("loss", "k"), LOSS_OUTPUTS)
@@ -75,6 +80,8 @@ def test_finite_for_outputs_far_away(loss):
     y = case.loss.targets(jnp.asarray(case.draw(1, 40, k, np.float32)), k)
     for part in (case.loss.value, case.loss.gradient, case.loss.factor, case.loss.whitened):
         assert jnp.all(jnp.isfinite(part(z, y)))
+    left = case.loss.curvature_left(z)
+    assert left is None or jnp.all((left >= 0) & (left <= 1))
 
 
 def test_known_values():

@@ -9,7 +9,7 @@ def number(value):
     return jnp.asarray(value, jnp.float32)
 
 
-def seen(n=0, objective=1.0, spread=-1.0, rows=20.0, caution=1.0, along=(0.0, 0.0), clock=None):
+def seen(n=0, objective=1.0, spread=-1.0, rows=20.0, caution=1.0, left=1.0, along=(0.0, 0.0), clock=None):
     """A batch. The curvature itself is nobody's business."""
     step = jnp.asarray(n, jnp.int32)
     return Seen(
@@ -21,6 +21,7 @@ def seen(n=0, objective=1.0, spread=-1.0, rows=20.0, caution=1.0, along=(0.0, 0.
         spread=lambda: number(spread),
         weighted_rows=lambda few: jnp.zeros((few, 3)),
         along=lambda: (number(along[0]), number(along[1])),
+        curvature_left=lambda: left,
         clock=Reading.of_step(step, jnp.float32) if clock is None else Reading(*map(number, clock)),
     )
 

@@ -1,5 +1,7 @@
 """Damping rules by hand: what they propose for a batch, and what they make of a step."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -44,6 +46,13 @@ def test_relative_damping():
     np.testing.assert_allclose(rule.propose(state, seen(spread=14.0, n=16))[1].mean, (9 * 4 + 14) / 10)
     few = seen(spread=3.0, rows=5.0, caution=8.0)  # fewer rows, a loss that flattens out
     np.testing.assert_allclose(rule.propose(rule.init(W), few)[0], 0.1 * 3 * 8 * 4)
+
+
+def test_relative_damping_does_not_fall_with_what_a_loss_has_left_of_its_curvature():
+    for centered, expected in ((True, 0.1 * 3 / 0.25), (False, 0.1 * 5)):  # the whole curvature is the batch's own
+        rule = Relative(share=0.1, centered=centered)
+        flat = dataclasses.replace(seen(spread=3.0, left=0.25), curvature=lambda: jnp.asarray(5.0))
+        np.testing.assert_allclose(rule.propose(rule.init(W), flat)[0], expected, rtol=1e-6)
 
 
 def test_relative_damping_is_a_function_of_the_clock_not_of_the_step():

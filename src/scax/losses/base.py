@@ -66,6 +66,11 @@ class Loss:
         signs = jax.random.rademacher(key, (z.shape[0], r, z.shape[1]), z.dtype)
         return self.pull_factor(z, y, signs) / math.sqrt(r)
 
+    def curvature_left(self, z: Float[Array, "n k"]) -> Float[Array, "n"] | None:
+        """tr ∇²l over the largest it can be: of a loss that flattens out what a row has left of its curvature, in
+        [0, 1]. None where curvature does not fall, or has no bound."""
+        return None
+
     def targets(self, y: Array, k: int) -> Float[Array, "n k"]:
         """y as the formulas want it: [n, k]."""
         return y.reshape(y.shape[0], -1) if y.ndim == 1 else y

@@ -39,6 +39,9 @@ class Logistic(Loss):
         z = _bounded(z)
         return (1 - y) * jnp.exp(z / 2) - y * jnp.exp(-z / 2)
 
+    def curvature_left(self, z):
+        return 4 * jnp.mean(jax.nn.sigmoid(z) * jax.nn.sigmoid(-z), axis=1)
+
     def check(self, y, k):
         super().check(y, k)
         known = checks.concrete(y)

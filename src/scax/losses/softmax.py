@@ -48,6 +48,10 @@ class Softmax(Loss):
         scaled = jnp.sqrt(p) * e
         return scaled - p * jnp.sum(scaled, axis=2, keepdims=True)
 
+    def curvature_left(self, z):
+        p = jax.nn.softmax(z, axis=1)
+        return jnp.sum(p * (1 - p), axis=1) / (1 - 1 / z.shape[1])
+
     def targets(self, y, k):
         return jax.nn.one_hot(y, k) if y.ndim == 1 else y
 

@@ -45,6 +45,7 @@ class Seen:
     along: Callable[[], tuple[Scalar, Scalar]]  # −½⟨∇U, δ⟩ and ½δᵀ∇²Uδ on this batch, δ the last displacement
     clock: "Reading"  # what schedules are functions of
     gauss_newton: Callable[[], Float[Array, "q q"]] | None = None  # JᵀWJ, W the halved Hessian of the loss, diagonal
+    curvature_left: Callable[[], Scalar | float] = lambda: 1.0  # the batch's share of the loss's largest curvature
     term_curvatures: Callable[[], Float[Array, "terms"]] | None = None  # S of each term, without its weight
 
 

@@ -79,16 +79,18 @@ class DampingState:
 @struct
 class Relative(Rule):
     """τ_n = share · κ · S̄_n · r(L) · (1 + t/scale)^growth · m · boost_n, a share of the curvature met so far;
-    r(L) = (20/L)^noise for 20 rows or more, (20/L)^min(noise, 1 − q) for fewer.
+    r(L) = (20/L)^noise for 20 rows or more, (20/L)^min(noise, 1 − q) for fewer, S̄ the average of S/ℓ.
 
     S is a batch's curvature (`Seen.spread`: for the squared loss the average of ‖J_i − J̄‖², without the direction that
     all samples share), which τ competes with in the surrogate: measured in it, one number serves inputs, losses and
     widths of any size. S̄ is its average over the batches that the clock counts; with its time t each batch has less say
-    against the displacement carried over from those before it. A batch of few rows says little about the others, unless
-    there is no noise (q → 1), and a loss that flattens out (κ, `Loss.caution`) does not stop the surrogate from fitting
-    it: both are damped more. m is what the clock has seen the objective fall by. The boost rises by `rise` at a step
-    that is not taken, up to 1e10, and falls back by `fall`, down to 1, at each one that is. With `centered=False` S
-    keeps the common direction (`Seen.curvature`).
+    against the displacement carried over from those before it. ℓ is what the batch has left of the loss's largest
+    curvature (`Loss.curvature_left`): where a loss flattens out, S falls with the objective and τ would do so twice, by
+    S̄ and by m, while the few rows that are wrong still pull as strongly as at first. A batch of few rows says little
+    about the others, unless there is no noise (q → 1), and a loss that flattens out (κ, `Loss.caution`) does not stop
+    the surrogate from fitting it: both are damped more. m is what the clock has seen the objective fall by. The boost
+    rises by `rise` at a step that is not taken, up to 1e10, and falls back by `fall`, down to 1, at each one that is.
+    With `centered=False` S keeps the common direction (`Seen.curvature`), and ℓ is 1.
 
     >>> steadier = scax.SCA(problem, damping=scax.Relative(share=0.05))
     >>> fixed = scax.SCA(problem, damping=0.1)
@@ -117,7 +119,7 @@ class Relative(Rule):
         n, mean, clock = seen.step, state.mean, seen.clock
         measured = lambda n: jnp.where(n < EVERY, n, EVERY + (n - EVERY) // EVERY)  # how often before step n
         measure = (n < EVERY) | (n % EVERY == 0) | (mean == 0)
-        now = jax.lax.cond(measure, seen.spread if self.centered else seen.curvature, lambda: mean)
+        now = jax.lax.cond(measure, lambda: self._measured(seen), lambda: mean)
         valid = jnp.isfinite(now) & (now > 0)
         gain = jnp.maximum(1 / (measured(n) + 1), jnp.minimum(0.1, 1 / (measured(clock.time) + 1)))
         mean = mean + jnp.where(valid & measure, now - mean, 0) * jnp.where(mean > 0, gain, 1)  # S̄_n
@@ -130,6 +132,10 @@ class Relative(Rule):
     def update(self, state, outcome):
         lower, higher = jnp.maximum(1, self.fall * state.boost), jnp.minimum(LARGEST_RISE, self.rise * state.boost)
         return DampingState(state.mean, jnp.where(outcome.accepted, lower, higher))
+
+    def _measured(self, seen):
+        """S/ℓ."""
+        return seen.spread() / seen.curvature_left() if self.centered else seen.curvature()
 
 
 @struct

@@ -148,6 +148,13 @@ class LinearizedBatch:
         about = jnp.maximum(whole - common, whole / 100) / jnp.maximum(1 - 1 / rows, 0.5)
         return jnp.where(rows < 1.5, whole, about)
 
+    def curvature_left(self) -> Float[Array, ""] | float:
+        """The rows' average share of the loss's largest curvature: 1 where it does not flatten out."""
+        left = self.problem.loss.curvature_left(self.outputs)
+        if left is None:
+            return 1.0
+        return jnp.maximum(self.shares @ left / jnp.sum(self.shares), jnp.finfo(left.dtype).eps)
+
     def along(self, delta: Float[Array, "q"] | None) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """slope −½⟨∇U, δ⟩ and bend ½δᵀ∇²Uδ on this batch: at w_n + yδ the linearized U changes by y²bend − 2y slope.
 
