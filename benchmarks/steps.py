@@ -5,6 +5,7 @@ python -m benchmarks.steps [--cases NAME ...] [--repeats 9] [--out DIR]
 
 import argparse
 import dataclasses
+import itertools
 import json
 import platform
 import statistics
@@ -39,15 +40,15 @@ class Case:
         """(problem, params, x, y) with generated data."""
         rng = np.random.default_rng(0)
         rows = 2048
-        if self.name == "digits CNN":
-            apply, params, shape = cnn(rng)
+        if self.name in CNNS:
+            apply, params, shape = cnn(rng, *CNNS[self.name])
             outputs = 10
         else:
             net = scax.MLP(self.widths, output=self.output)
             apply, params, shape = net.apply, net.init(jax.random.key(0)), self.widths[:1]
             outputs = self.widths[-1]
         x = jnp.asarray(rng.uniform(-0.5, 0.5, size=(rows, *shape)), jnp.float32)
-        score = np.asarray(x).reshape(rows, -1) @ rng.normal(size=(int(np.prod(shape)),))
+        score = np.asarray(x).reshape(rows, -1) @ rng.normal(size=(int(np.prod(shape)), outputs))
         if self.loss == "softmax":
             loss, y = scax.Softmax(), jnp.asarray(rng.integers(0, outputs, rows))
         elif self.loss == "logistic":
@@ -57,8 +58,12 @@ class Case:
         return scax.Problem(apply, loss, scax.L2(1e-3)), params, x, y
 
 
-def cnn(rng):
-    """Two 3×3 convolutions, a 2×2 pooling after each, one dense layer: 8×8 images to 10 classes."""
+#: Side of the images, and channels: of the images, and behind each 3×3 convolution.
+CNNS = {"digits CNN": (8, (1, 8, 16)), "CIFAR-sized CNN": (32, (3, 16, 32, 64))}
+
+
+def cnn(rng, side: int, channels: tuple[int, ...]):
+    """3×3 convolutions, a 2×2 pooling after each, one dense layer: images to 10 classes."""
 
     def apply(params, x):
         for layer in params["conv"]:
@@ -74,8 +79,9 @@ def cnn(rng):
         fan = np.prod(shape[:-1])
         return jnp.asarray(rng.normal(size=shape) / np.sqrt(fan), jnp.float32)
 
-    conv = [{"weight": draw(3, 3, a, b), "bias": jnp.zeros(b)} for a, b in ((1, 8), (8, 16))]
-    return apply, {"conv": conv, "dense": {"weight": draw(64, 10), "bias": jnp.zeros(10)}}, (8, 8, 1)
+    conv = [{"weight": draw(3, 3, a, b), "bias": jnp.zeros(b)} for a, b in itertools.pairwise(channels)]
+    last = channels[-1] * (side // 2 ** len(conv)) ** 2
+    return apply, {"conv": conv, "dense": {"weight": draw(last, 10), "bias": jnp.zeros(10)}}, (side, side, channels[0])
 
 
 SMALL = ("auto", "structured", "sample-space", "weight-space", "cg")
@@ -91,9 +97,26 @@ CASES = [
         solvers=("auto", "structured", "sample-space", "cg"),
         target={"cpu": 1.5, "gpu": 1.5},
     ),
-    Case("SUSY 18/100/100/1 logistic", (18, 100, 100, 1), 50, loss="logistic"),
-    Case("784/300/100/10 softmax", (784, 300, 100, 10), 64, loss="softmax", target={"cpu": 3.0}),
-    Case("digits CNN", (), 64, loss="softmax"),
+    Case("SUSY 18/100/100/1 logistic", (18, 100, 100, 1), 50, loss="logistic", target={"cpu": 3.0, "gpu": 3.0}),
+    Case(
+        "784/300/100/10 softmax",
+        (784, 300, 100, 10),
+        64,
+        loss="softmax",
+        solvers=("auto",),
+        target={"cpu": 4.0, "gpu": 3.5},
+    ),
+    Case(
+        "784/300/100/1000 softmax",
+        (784, 300, 100, 1000),
+        64,
+        loss="softmax",
+        solvers=("auto",),
+        target={"cpu": 5.0, "gpu": 5.0},
+    ),
+    Case("12/128/128/300", (12, 128, 128, 300), 64, solvers=("auto",), target={"cpu": 5.0, "gpu": 5.0}),
+    Case("digits CNN", (), 64, loss="softmax", solvers=("auto",), target={"cpu": 6.0, "gpu": 6.0}),
+    Case("CIFAR-sized CNN", (), 128, loss="softmax", solvers=("auto",), target={"cpu": 6.0, "gpu": 6.0}),
     Case("10M weights", (1000, 2000, 2000, 2000, 1), 64, solvers=("auto",), target={"gpu": 2.0}),
 ]
 
