@@ -4,6 +4,7 @@ Examples that train run when the manual is built (`make docs`), the others here.
 """
 
 import doctest
+import re
 
 import jax
 import pytest
@@ -44,6 +45,12 @@ def test_every_public_name_has_an_entry_with_an_example():
         assert text.split(">>>")[0].strip(), f"{name} does not say what it is"
         assert executed or name == "train_async", f"{name} has no example that runs"  # that one starts a cluster
     assert set(ENTRIES) >= TRAINS
+
+
+def test_every_entry_begins_in_words():
+    for name in ENTRIES:
+        first = reference.docstring(name).split("\n\n")[0].split(">>>")[0].split(". ")[0]
+        assert not re.search("[=Σ∂∇‖]", re.sub("`[^`]*`", "", first)), f"{name}: {first}"
 
 
 @pytest.mark.parametrize("name", [name for name in ENTRIES if name not in TRAINS])

@@ -18,7 +18,9 @@ Field = Callable[[Point], Array]
 
 
 def derivative(u: Field, axis: int, order: int = 1) -> Field:
-    """∂^order u/∂x_axis^order: the time derivative where that axis is time. u may give a scalar or a vector.
+    """One partial derivative at every row.
+
+    ∂^order u/∂x_axis^order: the time derivative where that axis is time. u may give a scalar or a vector.
 
     >>> u = lambda p: p[0] ** 3 * p[1]
     >>> float(scax.operators.derivative(u, axis=0, order=2)(jnp.array([2.0, 1.0])))  # 6 x y
@@ -36,7 +38,9 @@ def derivative(u: Field, axis: int, order: int = 1) -> Field:
 
 
 def grad(u: Field) -> Field:
-    """∇u [d], of a scalar u; of a vector the Jacobian [k, d]. Forward mode.
+    """Gradient by the input.
+
+    ∇u [d], of a scalar u; of a vector the Jacobian [k, d]. Forward mode.
 
     >>> scax.operators.grad(lambda p: p[0] * p[1])(jnp.array([2.0, 3.0])).tolist()
     [3.0, 2.0]
@@ -45,7 +49,9 @@ def grad(u: Field) -> Field:
 
 
 def divergence(v: Field) -> Field:
-    """Σ_i ∂v_i/∂x_i, of v: [d] -> [d].
+    """Divergence of a vector field.
+
+    Σ_i ∂v_i/∂x_i, of v: [d] -> [d].
 
     >>> float(scax.operators.divergence(lambda p: p**2)(jnp.array([1.0, 2.0])))  # 2x + 2y
     6.0
@@ -54,7 +60,9 @@ def divergence(v: Field) -> Field:
 
 
 def laplacian(u: Field, axes: tuple[int, ...] | None = None) -> Field:
-    """Σ_i ∂²u/∂x_i² over `axes`, by default all of them (leave out that of time, for example).
+    """Laplacian.
+
+    Σ_i ∂²u/∂x_i² over `axes`, by default all of them (leave out that of time, for example).
 
     >>> float(scax.operators.laplacian(lambda p: jnp.sum(p**2))(jnp.ones(3)))
     6.0

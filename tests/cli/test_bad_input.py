@@ -104,7 +104,8 @@ def test_missing_arguments(refused):
     assert "TABLE" in refused("train")
     assert "--target" in refused("train", "t.csv")
     assert "RUN" in refused("resume")
-    assert "No such command" in refused("trian")
+    assert "?." not in (said := refused("trian"))
+    assert "No such command" in said
 
 
 def test_run_folder_exists(refused):

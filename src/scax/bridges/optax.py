@@ -10,7 +10,7 @@ from ..sca import SCA, check_sca
 
 
 def as_optax(sca: SCA) -> Any:
-    """An `optax.GradientTransformationExtraArgs` whose update is SCA's step: updates = w_{n+1} − w_n.
+    """An `optax.GradientTransformationExtraArgs` whose update is SCA's step, w_{n+1} − w_n.
 
     >>> method = scax.as_optax(scax.SCA(problem))
     >>> state = method.init(params)

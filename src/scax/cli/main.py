@@ -85,7 +85,8 @@ def _end(error: BaseException) -> None:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "scax"
         message = printable(told().rstrip(".").replace("\n", " "), LONGEST)
-        print(f"{fitted(f'{command}: {message}.', sys.stderr)}\nSee `{command} --help`.", file=sys.stderr)
+        end = "" if message.endswith(("?", "…")) else "."
+        print(f"{fitted(f'{command}: {message}{end}', sys.stderr)}\nSee `{command} --help`.", file=sys.stderr)
         sys.exit(2)
     if type(error).__name__ == "Abort":
         fail("stopped.", INTERRUPTED)

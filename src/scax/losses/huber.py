@@ -9,7 +9,9 @@ from .base import Loss
 
 @struct
 class Huber(Loss):
-    """l(y, z) = Σ_k ½ r² where |r| ≤ delta, else delta (|r| − ½ delta), with r = z_k − y_k.
+    """Huber's loss, for regression with outliers.
+
+    l(y, z) = Σ_k ½ r² where |r| ≤ delta, else delta (|r| − ½ delta), with r = z_k − y_k.
 
         g = clip(r, ±delta),   ∇² = 1 inside and 0 outside,   F = √∇²,   a = r inside;   remainder g outside
 

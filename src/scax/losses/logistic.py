@@ -10,7 +10,9 @@ from .base import Loss
 
 @struct
 class Logistic(Loss):
-    """l(y, z) = Σ_k log(1 + e^{z_k}) − y_k z_k, labels y ∈ {0, 1} (or a probability between them).
+    """Cross-entropy of yes/no questions, one output each.
+
+    l(y, z) = Σ_k log(1 + e^{z_k}) − y_k z_k, labels y ∈ {0, 1} (or a probability between them).
 
     This is −(y log σ(z) + (1−y) log(1−σ(z))); the paper prints it without the minus sign. With σ = σ(z):
 

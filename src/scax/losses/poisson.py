@@ -9,7 +9,9 @@ from .base import Loss
 
 @struct
 class Poisson(Loss):
-    """l(y, z) = Σ_k e^{z_k} − y_k z_k, y ≥ 0, the network giving the log of the rate (log y! left out).
+    """Poisson loss, for counts.
+
+    l(y, z) = Σ_k e^{z_k} − y_k z_k, y ≥ 0, the network giving the log of the rate (log y! left out).
 
     g = e^z − y,   ∇² = e^z,   F = e^{z/2},   a = e^{z/2} − y e^{−z/2}
 

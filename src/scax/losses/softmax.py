@@ -11,7 +11,9 @@ from .base import Loss
 
 @struct
 class Softmax(Loss):
-    """l(y, z) = log Σ_k e^{z_k} − Σ_k y_k z_k, y a class index per row or a row of probabilities.
+    """Cross-entropy of several classes, one output each.
+
+    l(y, z) = log Σ_k e^{z_k} − Σ_k y_k z_k, y a class index per row or a row of probabilities.
 
     With p = softmax(z) and P = diag(p):
 

@@ -29,7 +29,7 @@ Params = list[dict[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class MLP:
-    """Dense layers of the given widths, input first: MLP((9, 10, 6, 1), activation="tanh", output="tanh").
+    """Dense layers of the given widths, input first, with one activation between them.
 
     Weights start uniform in ±√(6/(inputs + outputs)) (Glorot), biases at zero. Parameters are a list of
     {"weight": [inputs, outputs], "bias": [outputs]}, one per layer.

@@ -8,7 +8,9 @@ from .derivative import ProxDerivative
 
 
 class Regularizer:
-    """R(w) = ½ ridge ‖w‖² + nonsmooth(w), strength included.
+    """A convex penalty on the weights, or one with a convex majorizer.
+
+    R(w) = ½ ridge ‖w‖² + nonsmooth(w), strength included.
 
     The ridge goes into every solver's own quadratic; `nonsmooth` is what needs a prox, and is zero for a smooth
     regularizer. Write `nonsmooth` and `prox_nonsmooth` (and `ridge` where there is one); the rest follows. One that is

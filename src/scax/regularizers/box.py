@@ -11,7 +11,9 @@ from .derivative import derivative
 
 @struct
 class Box(Regularizer):
-    """R(w) = 0 where every |w_i| ≤ bound, +∞ elsewhere: ŵ stays in the box, and so do the iterates.
+    """Bounds on every weight.
+
+    R(w) = 0 where every |w_i| ≤ bound, +∞ elsewhere: ŵ stays in the box, and so do the iterates.
 
     >>> float(scax.Box(1.0).value(jnp.array([0.5, -2.0])))
     inf

@@ -13,7 +13,9 @@ from .groups import Groups
 
 @struct
 class GroupLasso(Regularizer):
-    """R(w) = strength · Σ_p √(size_p) ‖w_p‖ over the groups p; strength may have a number for each of them.
+    """Group lasso: makes whole groups of weights zero together, such as a neuron's (`neuron_groups`).
+
+    R(w) = strength · Σ_p √(size_p) ‖w_p‖ over the groups p; strength may have a number for each of them.
 
     >>> penalty = scax.GroupLasso(1e-3, scax.neuron_groups(params)) + scax.L2(1e-4)
     >>> problem = scax.Problem(net.apply, scax.Squared(), penalty)

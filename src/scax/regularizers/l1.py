@@ -15,7 +15,9 @@ def soft_threshold(w, threshold):
 
 @struct
 class L1(Regularizer):
-    """R(w) = strength · ‖w‖₁, or Σ strength_i |w_i| where strength has a number for each weight.
+    """Lasso penalty: makes single weights exactly zero.
+
+    R(w) = strength · ‖w‖₁, or Σ strength_i |w_i| where strength has a number for each weight.
 
     >>> float(scax.L1(0.1).value(jnp.array([1.0, -2.0, 0.0]))) == 0.1 * jnp.float32(3.0)
     Array(True, dtype=bool)
@@ -49,7 +51,9 @@ class L1(Regularizer):
 
 @struct
 class ElasticNet(Regularizer):
-    """R(w) = strength · (l1_ratio ‖w‖₁ + (1 − l1_ratio) ½‖w‖²).
+    """Lasso and ridge together.
+
+    R(w) = strength · (l1_ratio ‖w‖₁ + (1 − l1_ratio) ½‖w‖²).
 
     >>> float(scax.ElasticNet(1.0, l1_ratio=0.5).value(jnp.array([2.0])))  # ½ · 2 + ½ · ½ · 4
     2.0

@@ -10,7 +10,9 @@ from .derivative import derivative
 
 @struct
 class L2(Regularizer):
-    """R(w) = strength · ½‖w‖².
+    """Ridge penalty, also called weight decay.
+
+    R(w) = strength · ½‖w‖².
 
     The paper writes r = ½‖w‖² and then adds λI to its matrix; the gradient of λ·½‖w‖² is λw, so with the squared
     loss's factor 2 divided out the right matrix is A + (λ/2)I. `strength` is λ as it stands in U.

@@ -14,7 +14,9 @@ from .l1 import L1
 
 @struct
 class LogSum(Regularizer):
-    """R(w) = strength · Σ_i ε log(1 + |w_i|/ε): a small weight is pulled as by ℓ1, one far above ε hardly at all.
+    """Sparse penalty that hardly shrinks the weights it keeps.
+
+    R(w) = strength · Σ_i ε log(1 + |w_i|/ε): pulls small weights as ℓ1 does, those far above ε hardly at all.
 
     With groups, strength · Σ_p √size_p ε_p log(1 + ‖w_p‖/ε_p), ε_p = ε √size_p. R is concave in |w_i|: its tangent at
     w_n touches R there and lies above it elsewhere, and is convex in w. Up to a constant it is ℓ1, or a group lasso,

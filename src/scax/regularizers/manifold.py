@@ -54,7 +54,9 @@ class Graph:
 
 @struct
 class Manifold:
-    """strength · Σ_i 1/k Σ_{j∈N(i)} q_ij ‖f(x_i) − f(x_j)‖² over all rows i of the graph.
+    """Penalty on differences between the outputs of neighboring rows, for unlabeled data.
+
+    strength · Σ_i 1/k Σ_{j∈N(i)} q_ij ‖f(x_i) − f(x_j)‖² over all rows i of the graph.
 
     It acts on outputs and is not convex in w. Linearizing both outputs, f_i − f_j + (J_i − J_j)(w − w_n), makes it
     extra rows of a least-squares problem beside the loss's (the paper prints Δ − Jᵀw; the sign is Δ + Jᵀw).
@@ -79,7 +81,9 @@ class Manifold:
 
 
 def knn_graph(x, k: int = 5, *, width: float | None = None) -> Graph:
-    """The k nearest neighbors of every row of x, with q_ij = exp(−‖x_i − x_j‖² / (2 width²)).
+    """The k nearest neighbors of every row of x, for `Manifold`.
+
+    Their closeness is q_ij = exp(−‖x_i − x_j‖² / (2 width²)).
 
     `width` is the median distance to a neighbor unless given. Labeled and unlabeled rows may be stacked:
     `scax.train(..., unlabeled=x_unlabeled)` wants the graph of `np.vstack([x, x_unlabeled])`.

@@ -12,7 +12,9 @@ from .derivative import ProxDerivative
 
 @struct
 class Support(Regularizer):
-    """R(w) = 0 where w_i = 0 for every i with `free_i` False, +∞ elsewhere: those weights are held at zero.
+    """Holds chosen weights at zero.
+
+    R(w) = 0 where w_i = 0 for every i with `free_i` False, +∞ elsewhere: those weights are held at zero.
 
     `L2(s) + Support(w != 0)` trains what a sparse penalty has kept, without that penalty's shrinkage.
 

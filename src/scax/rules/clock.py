@@ -25,7 +25,7 @@ FAST, SLOW = 8, 1
 
 @struct
 class StepCount(Stateless):
-    """t_n = n: time passes with every step.
+    """A clock that counts steps.
 
     >>> sca = scax.SCA(problem, clock=scax.rules.StepCount())  # schedules count steps
     """

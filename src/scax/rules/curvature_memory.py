@@ -44,7 +44,9 @@ class CurvatureMemory:
 
 @struct
 class LowRank(Rule):
-    """`rank` rows B; ς_n = share · min(1, 20/L)^noise · (1 + t/scale)^growth · m is their weight against the batch's.
+    """Memory of the directions in which past batches curved most.
+
+    `rank` rows B; ς_n = share · min(1, 20/L)^noise · (1 + t/scale)^growth · m is their weight against the batch's.
 
     t and m are the clock's. A batch of many rows knows its curvature itself. M is an average with weights growing like
     n^recent over the batches used. An `automatic` one is there only for up to 1000 weights, smooth penalties, a

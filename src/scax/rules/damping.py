@@ -78,7 +78,9 @@ class DampingState:
 
 @struct
 class Relative(Rule):
-    """τ_n = share · κ · S̄_n · r(L) · (1 + t/scale)^growth · m · boost_n, a share of the curvature met so far;
+    """The default damping: a share of the curvature met so far.
+
+    τ_n = share · κ · S̄_n · r(L) · (1 + t/scale)^growth · m · boost_n,
     r(L) = (20/L)^noise for 20 rows or more, (20/L)^min(noise, 1 − q) for fewer, S̄ the average of S/ℓ.
 
     S is a batch's curvature (`Seen.spread`: for the squared loss the average of ‖J_i − J̄‖², without the direction that

@@ -78,7 +78,7 @@ class Formula(Sequence):
 
 @struct
 class Constant(Formula):
-    """a_n = value: the same at every step.
+    """The same value at every step.
 
     >>> sca = scax.SCA(problem, step_size=scax.Constant(0.3))  # or step_size=0.3
     >>> float(scax.Constant(0.5)(100))
@@ -100,7 +100,9 @@ class Constant(Formula):
 
 @struct
 class QuadraticDecay(Sequence):
-    """a_n = a_{n−1}(1 − rate · a_{n−1}), a_0 = initial: the paper's rule. Falls like 1/(rate · n).
+    """The paper's decaying rule.
+
+    a_n = a_{n−1}(1 − rate · a_{n−1}), a_0 = initial. Falls like 1/(rate · n).
 
     >>> sca = scax.SCA(problem, step_size=scax.QuadraticDecay(0.5, 0.01), damping=0.1)
     """
@@ -133,7 +135,9 @@ class QuadraticDecay(Sequence):
 
 @struct
 class PowerDecay(Formula):
-    """a_n = initial / (1 + n/scale)^exponent.
+    """A power of the step.
+
+    a_n = initial / (1 + n/scale)^exponent.
 
     >>> [round(float(scax.PowerDecay(0.5, 0.5)(n)), 3) for n in (0, 3, 99)]
     [0.5, 0.25, 0.05]
@@ -159,7 +163,9 @@ class PowerDecay(Formula):
 
 @struct
 class Approach(Formula):
-    """β_n = 1 − (1 − initial)/(1 + n/scale): the carried share of the last displacement, ever closer to 1.
+    """Rises towards one, for `carry`.
+
+    β_n = 1 − (1 − initial)/(1 + n/scale): the carried share of the last displacement, ever closer to 1.
 
     It forgets over about (n + scale)/((1 − initial) · scale) steps, a window that grows with n: no horizon to know.
 

@@ -19,7 +19,9 @@ WINDOW = 20
 
 @struct
 class Balance:
-    """ω_t such that the term curves U as much as the term that curves it most: ω_t S_t = max_s ω_s S_s.
+    """Weights of a problem's terms, balanced by their curvature.
+
+    ω_t is such that the term curves U as much as the term that curves it most: ω_t S_t = max_s ω_s S_s.
 
     S_t = ½ tr ∇² of the term's average loss, the network linearized: the trace of its Gram matrix over its rows.
     The logarithms of the ratios are averaged over measured batches, so that U changes slowly.

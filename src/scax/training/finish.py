@@ -32,7 +32,9 @@ LARGEST_WORK, SMALL_WORK = 1.5e11, 3e9
 
 @dataclasses.dataclass(frozen=True)
 class Stationarity:
-    """How far 0 is from ∂U(w), over ‖∇ loss‖: on the weights that are not zero (their gradient), and on those that are
+    """How far weights are from a stationary point.
+
+    It is the distance of 0 from ∂U(w), over ‖∇ loss‖: on the weights that are not zero (their gradient), and on those that are
     (by how much the slope exceeds what the penalty can hold). Both are 0 at a stationary point.
 
     >>> lasso = scax.Problem(net.apply, scax.Squared(), scax.L1(1e-2))
@@ -104,7 +106,9 @@ def stands_still(state: Any, info: Any) -> Bool[Array, ""]:
 
 
 def stationarity(problem: Problem, params: PyTree, data: Any) -> Stationarity:
-    """Measured through the prox: w = prox_t(w − t ∇loss) at a stationary point, and (w − prox)/t is what is missing.
+    """How far weights are from a stationary point of the objective.
+
+    It is measured through the prox: w = prox_t(w − t ∇loss) at a stationary point, and (w − prox)/t is what is missing.
 
     >>> bool(scax.stationarity(problem, params, (x, y)).on > 0)  # an untrained network is not stationary
     True

@@ -33,7 +33,9 @@ def train_by_evidence(
     key: Any = None,
     options: dict[str, Any] | None = None,
 ) -> tuple[PyTree, Problem, Posterior]:
-    """Train with a ridge that follows the evidence: λ ← Tγ/(N‖w‖²) after every stretch of steps/stretches steps.
+    """Train with a ridge that follows the evidence.
+
+    λ ← Tγ/(N‖w‖²) after every stretch of steps/stretches steps.
 
     `problem` gives the first λ; its regularizer must be an L2 (0 starts at 1e-3). The rest as of `scax.train`;
     `options` go to `SCA`. Returns (params, the problem with its last λ, the posterior there).

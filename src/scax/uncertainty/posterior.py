@@ -36,7 +36,7 @@ class Rows:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Posterior:
-    """w ~ N(ŵ, T A⁻¹): error bars of a trained network, made by `scax.posterior`.
+    """Error bars of a trained network, made by `scax.posterior`: w ~ N(ŵ, T A⁻¹).
 
     `effective_weights` is γ, `stationarity` what is left of the gradient at ŵ over the loss's own.
 
