@@ -34,8 +34,8 @@ LARGEST_WORK, SMALL_WORK = 1.5e11, 3e9
 class Stationarity:
     """How far weights are from a stationary point.
 
-    It is the distance of 0 from ∂U(w), over ‖∇ loss‖: on the weights that are not zero (their gradient), and on those that are
-    (by how much the slope exceeds what the penalty can hold). Both are 0 at a stationary point.
+    It is the distance of 0 from ∂U(w), over ‖∇ loss‖: on the weights that are not zero (their gradient), and on those
+    that are (by how much the slope exceeds what the penalty can hold). Both are 0 at a stationary point.
 
     >>> lasso = scax.Problem(net.apply, scax.Squared(), scax.L1(1e-2))
     >>> scax.stationarity(lasso, scax.finish(lasso, params, (x, y)), (x, y)).zeros > 0  # the share of weights
