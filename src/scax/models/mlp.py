@@ -31,7 +31,7 @@ Params = list[dict[str, Any]]
 class MLP:
     """Dense layers of the given widths, input first, with an activation between them.
 
-    `output` is an activation behind the last one; without it outputs are raw, as losses take them.
+    `output` is an activation after the last one; "linear" leaves outputs raw, as losses take them.
 
     Weights start uniform in ±√(6/(inputs + outputs)) (Glorot), biases at zero. Parameters are a list of
     {"weight": [inputs, outputs], "bias": [outputs]}, one per layer.
