@@ -13,7 +13,7 @@ class Poisson(Loss):
 
     l(y, z) = Σ_k e^{z_k} − y_k z_k, y ≥ 0, the network giving the log of the rate (log y! left out).
 
-    g = e^z − y,   ∇² = e^z,   F = e^{z/2},   a = e^{z/2} − y e^{−z/2}
+        g = e^z − y,   ∇² = e^z,   F = e^{z/2},   a = e^{z/2} − y e^{−z/2}
 
     >>> scax.Poisson().value(jnp.zeros((1, 1)), jnp.full((1, 1), 3.0)).tolist()  # e⁰ − 3·0
     [1.0]

@@ -12,7 +12,7 @@ from .base import Loss
 class Squared(Loss):
     """Squared error, for regression.
 
-    l(y, z) = Σ_k (y_k − z_k)², with no ½:  g = 2(z − y),  ∇² = 2I,  F = √2 I,  a = √2 (z − y).
+    l(y, z) = Σ_k (y_k − z_k)², with no ½. So g = 2(z − y), ∇² = 2I, F = √2 I and a = √2 (z − y).
 
     >>> scax.Squared().value(jnp.array([[3.0, 1.0]]), jnp.array([[1.0, 0.0]])).tolist()
     [5.0]
