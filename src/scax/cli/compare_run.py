@@ -78,14 +78,16 @@ def run(data: Arrays, settings: dict[str, Any], *, quiet: bool, command: str) ->
     columns = (
         TextColumn("{task.description}", table_column=None),
         BarColumn(bar_width=28),
-        TextColumn("{task.completed}/{task.total} runs"),
+        TextColumn("{task.fields[runs]}"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
-        bars = {name: progress.add_task(known.LABELS[name], total=None) for name in settings["methods"]}
+        bars = {
+            name: progress.add_task(known.LABELS[name], total=None, runs="compiling") for name in settings["methods"]
+        }
 
         def tick(name: str, done: int, total: int) -> None:
-            progress.update(bars[name], completed=done, total=total)
+            progress.update(bars[name], completed=done, total=total, runs=f"{done}/{total} runs")
             interrupts.check()
 
         found = compare(data.x, data.y, data.task, Settings(**settings), tick)

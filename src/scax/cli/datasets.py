@@ -55,7 +55,7 @@ def _show(data_dir: Path | None, json: bool) -> None:
             say(f"{'':18} {where}")
         elif where == "not here":
             say(f"{'':18} get it: scax datasets fetch {name}")
-    say(f"Downloads are kept in {cache_folder()}; --data-dir or SCAX_DATA is looked at first.")
+    say(f"Downloads are stored in {cache_folder()}. A folder in --data-dir or SCAX_DATA is searched first.")
 
 
 def _fetch(name: str, data_dir: Path | None) -> None:
