@@ -89,8 +89,9 @@ def _edit_number(header: dict, rest: bytearray, rng: random.Random) -> None:
         return
     entry = rng.choice(found)
     kind = KINDS[entry["dtype"]]
-    with contextlib.suppress(KeyError, TypeError, ValueError), np.errstate(all="ignore"):  # edited before
-        start, end = entry["data_offsets"]
+    odd = (KeyError, TypeError, ValueError, OverflowError)  # edited before
+    with contextlib.suppress(*odd), np.errstate(all="ignore"):
+        start, end = map(int, entry["data_offsets"])
         if rng.random() < 0.2:
             entry["dtype"] = rng.choice([code for code in KINDS if KINDS[code].itemsize == kind.itemsize])
         else:

@@ -68,6 +68,9 @@ def test_error_bars_are_saved_with_the_model(tmp_path, rows):
     np.testing.assert_allclose(back.predict_std(x), post.predict(x, noise=True)[1][:, 0], rtol=1e-5)
     model.write_model(tmp_path / "n", back)
     assert (tmp_path / "n").read_bytes() == (tmp_path / "m").read_bytes()
+    other = scax.MLP((2, 3, 1))
+    with pytest.raises(ValueError, match="of a 2/4/1 network, and the model is a 2/3/1"):
+        scax.save(tmp_path / "p", other, other.init(jax.random.key(0)), posterior=post)
     scax.save(tmp_path / "p", net, params)
     with pytest.raises(ValueError, match="no error bars"):
         scax.load(tmp_path / "p").predict_interval(x)

@@ -120,6 +120,10 @@ def of_posterior(post: Posterior, network: Any) -> ErrorBars:
     with jax.enable_x64(True):
         params = layout.unflatten(jnp.asarray(post.jacobian.w), tuple(map(jnp.asarray, post.jacobian.frozen)))
     layers = [(np.asarray(layer["weight"], float), np.asarray(layer["bias"], float)) for layer in params]
+    widths = (len(layers[0][0]), *(len(bias) for _, bias in layers))
+    if widths != tuple(network.widths):
+        told = ["/".join(map(str, each)) for each in (widths, network.widths)]
+        raise ValueError(f"the posterior is of a {told[0]} network, and the model is a {told[1]} network.")
     trained = [np.arange(b - a, b) for a, b, on in zip(sizes, ends, layout.trained, strict=True) if on]
     jacobian = NetworkJacobian.of(layers, network.activation, network.output)
     support = np.concatenate(trained)[post.jacobian.support]
