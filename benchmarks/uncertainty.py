@@ -11,7 +11,6 @@ method's first fit of a shape, which compiles, is left out by fitting once befor
 """
 
 import argparse
-import itertools
 import json
 import os
 import subprocess
@@ -188,18 +187,18 @@ def evidence(name: str, seeds: range) -> dict:
 
 
 SYSTEM = """
-import json, resource, sys, time
+import json, os, sys, time
 import numpy as np
 folder, peer = sys.argv[1:]
 with np.load(folder + "/data.npz") as f:
     x, y, new, ridge = f["x"], f["y"], f["new"], float(f["ridge"])
     layers = [(f[f"w{i}"], f[f"b{i}"]) for i in range(3)]
-cpu, wall = time.process_time(), time.perf_counter()
+about = {}
 if peer == "laplace":
     import torch
     from laplace import Laplace
     torch.set_default_dtype(torch.float64 if len(x) < 1000 else torch.float32)
-    torch.set_num_threads(2)
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     net = torch.nn.Sequential(*[m for w, b in layers for m in (torch.nn.Linear(*w.shape), torch.nn.Tanh())][:-1])
     with torch.no_grad():
         for layer, (w, b) in zip([m for m in net if isinstance(m, torch.nn.Linear)], layers):
@@ -218,21 +217,32 @@ else:
     problem = scax.Problem(net.apply, scax.Squared(), scax.L2(ridge))
     cpu, wall = time.process_time(), time.perf_counter()
     import warnings; warnings.simplefilter("ignore")
-    std = scax.posterior(problem, params, (x, y), noise=1.0).predict(new)[1][:, 0]
-print(json.dumps({"std": std.tolist(), "seconds": time.perf_counter() - wall, "processor": time.process_time() - cpu,
-                  "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+    post = scax.posterior(problem, params, (x, y), noise=1.0)
+    std, about = post.predict(new)[1][:, 0], {"form": post.explain(), "effective weights": post.effective_weights}
+with open("/proc/self/status") as f:
+    peak = next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmHWM"))
+print(json.dumps(about | {"std": std.tolist(), "seconds": time.perf_counter() - wall,
+                  "processor": time.process_time() - cpu,
+                  "memory": peak}))
 """
 
 
-def exact(rows: int, hidden: tuple[int, int], features: int = 10) -> dict:
-    """The same trained-like network for all: std of f for `rows` new rows from a posterior of `rows` rows."""
+def exact(rows: int, hidden: tuple[int, int], trained: bool = True, features: int = 10) -> dict:
+    """The same network for all, trained or as it starts: std of f for `rows` new rows from a posterior of as many."""
+    import jax
+
+    import scax
+
     random = np.random.default_rng(0)
-    widths = (features, *hidden, 1)
-    sizes = list(itertools.pairwise(widths))
-    layers = [(random.standard_normal(s) / np.sqrt(s[0]), 0.1 * random.standard_normal(s[1])) for s in sizes]
     x, new = random.standard_normal((rows, features)), random.standard_normal((rows, features))
-    y, ridge = np.sin(x[:, 0]) + 0.1 * random.standard_normal(rows), 1e-3
-    found: dict = {"rows": rows, "weights": sum(a * b + b for a, b in sizes)}
+    y, ridge = np.sin(x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * random.standard_normal(rows), 1e-3
+    net = scax.MLP((features, *hidden, 1))
+    params = net.init(jax.random.key(0))
+    if trained:
+        sca = scax.SCA(scax.Problem(net.apply, scax.Squared(), scax.L2(ridge)))
+        params = scax.train(sca, params, (x, y), steps=1500, batch_size=min(rows, 128), records=1).params
+    layers = [(np.asarray(layer["weight"], float), np.asarray(layer["bias"], float)) for layer in params]
+    found: dict = {"rows": rows, "weights": sum(w.size + b.size for w, b in layers)}
     with tempfile.TemporaryDirectory() as folder:
         named = {f"{n}{i}": part for i, layer in enumerate(layers) for n, part in zip("wb", layer, strict=True)}
         np.savez(Path(folder) / "data.npz", x=x, y=y, new=new, ridge=ridge, **named)
@@ -241,7 +251,7 @@ def exact(rows: int, hidden: tuple[int, int], features: int = 10) -> dict:
         for name, python in runs.items():
             done = subprocess.run([python, "-c", SYSTEM, folder, name], capture_output=True, text=True)
             if done.returncode:
-                found[name] = {"failed": done.stderr.strip().splitlines()[-1]}
+                found[name] = {"failed": (done.stderr.strip().splitlines() or [f"ended by {done.returncode}"])[-1]}
                 continue
             found[name] = json.loads(done.stdout.splitlines()[-1])
             std[name] = np.array(found[name].pop("std"))
@@ -336,7 +346,11 @@ def main() -> None:
             print(markdown(json.loads(OUT.read_text())))
             continue
         if part == "exact":
-            jobs = {"small": lambda: exact(400, (20, 20)), "large": lambda: exact(10_000, (94, 94))}
+            jobs = {
+                "small": lambda: exact(400, (20, 20)),
+                "large": lambda: exact(10_000, (94, 94)),
+                "large, not trained": lambda: exact(10_000, (94, 94), trained=False),
+            }
         else:
             kind = {"coverage": coverage, "probabilities": probabilities, "evidence": evidence}[part]
             tables = {"coverage": REGRESSION, "probabilities": CLASSES, "evidence": EVIDENCE}[part]

@@ -166,3 +166,30 @@ def test_the_last_layer_alone_is_regression_on_its_inputs(trained):
     a = hidden.T @ hidden + 30 * float(problem.regularizer.ridge) / 2 * np.eye(6)
     variance = post.noise**2 * np.einsum("nq,qn->n", hidden, np.linalg.solve(a, hidden.T))
     np.testing.assert_allclose(post.predict(X)[1][:, 0] ** 2, variance, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:the weights are not at a minimum")
+def test_directions_end_where_they_tell_all_and_say_how_far_off_they_may_be(monkeypatch):
+    x = RANDOM.uniform(-1, 1, (300, 1))
+    y = np.sin(2 * x[:, 0])
+    net = scax.MLP((1, 40, 1))
+    problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-2))
+    params = net.init(jax.random.key(0))
+    made = lambda form: posterior(problem, params, (x, y), form=form, noise=0.1)
+    exact = made("weight-space")
+    for name, value in {"BLOCK": 8, "SMALL_SIDE": 50, "TRIED": 2}.items():
+        monkeypatch.setattr(f"scax.uncertainty.fit.{name}", value)
+    whole = made("auto")
+    monkeypatch.setattr("scax.uncertainty.fit.MOST_KEPT", 0)
+    in_chunks = made("low-rank")
+    monkeypatch.setattr("scax.uncertainty.fit.RANK", len(whole.gaussian.factor) - 5)
+    part = made("low-rank")
+    std = exact.predict(x)[1]
+    assert whole.explain().startswith("low-rank")
+    for post in (whole, in_chunks):
+        np.testing.assert_allclose(post.predict(x)[1], std, rtol=1e-5)
+        np.testing.assert_allclose(post.evidence, exact.evidence, rtol=1e-5)
+    off = np.max(np.abs(part.predict(x)[1] / std - 1))
+    assert 1e-8 < off < float(part.explain().split("bars within ")[1].split()[0])
+    monkeypatch.setattr("scax.uncertainty.fit.TRIED", 60)  # two directions are not all
+    assert made("auto").explain().startswith("weight-space: exact")

@@ -7,12 +7,13 @@ T = Σ c_i ‖∂l_i‖² / ((NK − γ) · mean tr H_i/K)   which is 2 Σe²/(N
 """
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import PyTree
-from scipy.linalg import get_blas_funcs, get_lapack_funcs
+from scipy.linalg import get_blas_funcs, get_lapack_funcs, qr
 
 from .. import checks
 from .._gaussian import Gaussian
@@ -26,8 +27,15 @@ from .posterior import Posterior, Rows
 dpotrf, dtrtri = get_lapack_funcs(("potrf", "trtri"), dtype=np.float64)
 #: The side of a system up to which it is exact: 12,000² numbers are 1.2 GB.
 LARGEST_SIDE = 12_000
-#: Directions of the low-rank form, and more of them that make the sketch accurate.
-RANK, EXTRA = 500, 50
+#: The side up to which it is so at once. Beyond, it is tried first whether an eighth as many directions are all that
+#: the rows tell: bars are then right within this share.
+SMALL_SIDE, TRIED, CLOSE = 2500, 8, 1e-5
+#: Directions of a low-rank form that is asked for, or for want of another.
+RANK = 1000
+#: Rows of which new directions are made at once, and the share of the longest that one must have.
+BLOCK, SHARE = 128, 0.2
+#: Numbers of S up to which it is kept (0.9 GB).
+MOST_KEPT = 110_000_000
 #: Stationarity above which the weights are said not to be at a minimum.
 UNTRAINED = 0.5
 FORMS = ("auto", "weight-space", "sample-space", "last-layer", "low-rank")
@@ -86,7 +94,6 @@ def posterior(
     x, n = np.asarray(batch.x), batch.size
     weight = np.ones(n) if batch.weight is None else np.asarray(batch.weight, np.float64)
     jacobian = Jacobian.of(problem, params)
-    form, why = choose_form(form, n * outputs, len(jacobian.support))
     if form == "last-layer":
         last = len(jacobian.w) - sum(_last_layer(jacobian.layout))
         jacobian = Jacobian.of(problem, params, jacobian.support[jacobian.support >= last])
@@ -100,7 +107,7 @@ def posterior(
             stacklevel=2,
         )
     flat = len(jax.eval_shape(problem.apply, params, batch.x).shape) == 1
-    return fit(jacobian, problem.loss, rows, float(own), form, f"{form}: {why}", noise, gap, flat)
+    return fit(jacobian, problem.loss, rows, float(own), form, noise, gap, flat)
 
 
 def fit(
@@ -109,7 +116,6 @@ def fit(
     rows: Rows,
     ridge: float,
     form: str,
-    why: str = "",
     noise: float | None = None,
     gap: float = 0.0,
     flat: bool = False,
@@ -120,7 +126,7 @@ def fit(
 
     `least_free`: the share of the rows that N − γ is taken to be at least; 0 refuses where nothing is left."""
     prior = rows.total * ridge
-    gaussian, effective, log_det = _FORM[form](jacobian, loss, rows, prior)
+    (gaussian, effective, log_det), why = _solve(form, jacobian, loss, rows, prior)
     sigma = None
     if temperature is None:
         temperature, sigma = _temperature(jacobian, loss, rows, effective, noise, least_free)
@@ -131,17 +137,6 @@ def fit(
 
 def _is_float(leaf: Any) -> bool:
     return np.issubdtype(getattr(leaf, "dtype", np.asarray(leaf).dtype), np.floating)
-
-
-def choose_form(form: str, rows: int, weights: int) -> tuple[str, str]:
-    """(form, why)."""
-    sizes = f"{rows:,} equations, {weights:,} weights"
-    if form != "auto":
-        return form, f"asked for; {sizes}"
-    if min(rows, weights) <= LARGEST_SIDE:
-        small = "weight-space" if weights <= rows else "sample-space"
-        return small, f"exact, a system of side {min(rows, weights):,}, the smaller of {sizes}"
-    return "low-rank", f"an approximation by {RANK} directions, since both are beyond {LARGEST_SIDE:,}: {sizes}"
 
 
 def _last_layer(layout: Any) -> tuple[int, ...]:
@@ -166,8 +161,7 @@ def weighted_rows(loss: Loss, rows: Rows, part: slice, z: np.ndarray, j: np.ndar
 def _weight_space(jacobian: NetworkLike, loss: Loss, rows: Rows, prior: float) -> tuple[Gaussian, float, float]:
     q = len(jacobian.support)
     a = np.zeros((q, q), order="F")
-    for part, z, j in jacobian.chunks(rows.x, rows.outputs):
-        s = weighted_rows(loss, rows, part, z, j)
+    for _, s in _weighted(jacobian, loss, rows):
         a = dsyrk(1.0, s.T, beta=1.0, c=a, lower=1, overwrite_c=1)  # A += SᵀS, lower half
     a[np.diag_indices(q)] += prior
     largest = a.diagonal().max()
@@ -186,25 +180,57 @@ def _weight_space(jacobian: NetworkLike, loss: Loss, rows: Rows, prior: float) -
 
 def _sample_space(jacobian: NetworkLike, loss: Loss, rows: Rows, prior: float) -> tuple[Gaussian, float, float]:
     _check_prior(prior)
-    s = np.concatenate([weighted_rows(loss, rows, part, z, j) for part, z, j in jacobian.chunks(rows.x, rows.outputs)])
-    return _from_rows(s, prior)
+    return _from_rows(_kept(jacobian, loss, rows), prior)
 
 
-def _low_rank(jacobian: NetworkLike, loss: Loss, rows: Rows, prior: float) -> tuple[Gaussian, float, float]:
-    """SᵀS ≈ S̃ᵀS̃ by a randomized range finder: S̃ = Λ^½Vᵀ; the directions left out keep the prior's width."""
+def _directions(
+    jacobian: NetworkLike, loss: Loss, rows: Rows, prior: float, most: int
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """(Vᵀ, S V, ε): S ≈ S V Vᵀ, V an orthonormal basis of the rows that are farthest from it, a block at a time.
+
+    With ‖S − S V Vᵀ‖² = ε²d every standard deviation is right within 1 ± ε; directions left out keep the prior's width.
+    Ends at ε = `CLOSE`, or what rounding leaves of it, or at `most` directions.
+    """
     _check_prior(prior)
-    q = len(jacobian.support)
-    basis = np.linalg.qr(np.random.default_rng(0).standard_normal((q, min(q, RANK + EXTRA))))[0]
-    for _ in range(2):
-        product = np.zeros_like(basis)
-        for part, z, j in jacobian.chunks(rows.x, rows.outputs):
-            s = weighted_rows(loss, rows, part, z, j)
-            product += s.T @ (s @ basis)
-        small = basis.T @ product
-        basis = np.linalg.qr(product)[0] if _ == 0 else basis
-    value, vector = np.linalg.eigh((small + small.T) / 2)
-    keep = np.argsort(value)[::-1][:RANK]
-    return _from_rows(np.sqrt(np.maximum(value[keep], 0))[:, None] * (basis @ vector[:, keep]).T, prior)
+    q, k = len(jacobian.support), rows.outputs
+    if rows.count * k * q <= MOST_KEPT:
+        whole = _kept(jacobian, loss, rows)
+        parts = lambda: [(slice(0, rows.count), whole)]
+        some = lambda places: whole.reshape(-1, k, q)[places].reshape(-1, q)
+    else:
+        parts = lambda: _weighted(jacobian, loss, rows)
+        some = lambda places: _kept(jacobian, loss, rows.take(places))
+    left = np.concatenate([np.einsum("ij,ij->i", s, s) for _, s in parts()])
+    goal, rounding = CLOSE**2 * prior, 4 * np.finfo(float).eps * left.sum()
+    basis, along = np.empty((0, q)), np.empty((rows.count * k, 0))
+    while left.sum() > goal + rounding and len(basis) < most:
+        farthest = np.argsort(left.reshape(-1, k).sum(1))[::-1][: max(1, BLOCK // k)]
+        fresh = some(farthest)
+        for _ in range(2):
+            fresh = fresh - (fresh @ basis.T) @ basis
+        found: Any = qr(fresh.T, mode="economic", pivoting=True, check_finite=False)
+        direction, size = found[0], np.abs(np.diagonal(found[1]))
+        direction = direction[:, : len(size)][:, size > SHARE * size[0]][:, : most - len(basis)]
+        product = np.concatenate([s @ direction for _, s in parts()])
+        basis, along = np.concatenate([basis, direction.T]), np.concatenate([along, product], axis=1)
+        left = np.maximum(left - np.einsum("ij,ij->i", product, product), 0)
+        fresh = fresh - (fresh @ direction) @ direction.T
+        left.reshape(-1, k)[farthest] = np.einsum("ij,ij->i", fresh, fresh).reshape(-1, k)  # free of rounding
+    return basis, along, float(np.sqrt(max(left.sum() - rounding, 0) / prior))
+
+
+def _weighted(jacobian: NetworkLike, loss: Loss, rows: Rows) -> Iterator[tuple[slice, np.ndarray]]:
+    """S a chunk at a time."""
+    for part, z, j in jacobian.chunks(rows.x, rows.outputs):
+        yield part, weighted_rows(loss, rows, part, z, j)
+
+
+def _kept(jacobian: NetworkLike, loss: Loss, rows: Rows) -> np.ndarray:
+    """S [n·k, q]."""
+    whole = np.empty((rows.count, rows.outputs, len(jacobian.support)))
+    for part, s in _weighted(jacobian, loss, rows):
+        whole[part] = s.reshape(-1, *whole.shape[1:])
+    return whole.reshape(-1, whole.shape[2])
 
 
 def _from_rows(s: np.ndarray, prior: float) -> tuple[Gaussian, float, float]:
@@ -228,12 +254,25 @@ def _check_prior(prior: float) -> None:
         )
 
 
-_FORM = {
-    "weight-space": _weight_space,
-    "last-layer": _weight_space,
-    "sample-space": _sample_space,
-    "low-rank": _low_rank,
-}
+def _solve(
+    form: str, jacobian: NetworkLike, loss: Loss, rows: Rows, prior: float
+) -> tuple[tuple[Gaussian, float, float], str]:
+    """(Gaussian, γ, log det A), and in words which form that is and why."""
+    equations, weights = rows.count * rows.outputs, len(jacobian.support)
+    sizes, why = f"{equations:,} equations, {weights:,} weights", "asked for"
+    side = min(equations, weights)
+    if form == "low-rank" or (form == "auto" and side > SMALL_SIDE and prior > 0):
+        is_choice = form == "auto" and side <= LARGEST_SIDE
+        basis, along, epsilon = _directions(jacobian, loss, rows, prior, side // TRIED if is_choice else RANK)
+        if epsilon <= CLOSE or not is_choice:
+            close = f"bars within {max(epsilon, CLOSE):.0e} of all directions'" if epsilon < 1 else "an approximation"
+            why = f"low-rank: {len(basis):,} directions of {sizes}, {close}"
+            return _from_rows(np.linalg.qr(along, mode="r") @ basis, prior), why
+        del basis, along
+    if form == "auto":
+        form, why = "weight-space" if weights <= equations else "sample-space", f"exact, a system of side {side:,}"
+    exact = _sample_space if form == "sample-space" else _weight_space
+    return exact(jacobian, loss, rows, prior), f"{form}: {why}; {sizes}"
 
 
 def _temperature(

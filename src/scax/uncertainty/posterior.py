@@ -29,6 +29,9 @@ class Rows:
     def count(self) -> int:
         return len(self.x)
 
+    def take(self, places: np.ndarray) -> "Rows":
+        return dataclasses.replace(self, x=self.x[places], y=self.y[places], weight=self.weight[places])
+
     @property
     def total(self) -> float:
         return float(self.weight.sum()) * self.scale
@@ -162,10 +165,12 @@ class Posterior:
             one = np.sqrt(2 * np.pi * t) * erf(d / np.sqrt(2 * t)) + 2 * t / d * np.exp(-(d**2) / (2 * t))
             normalizer = rows.total * rows.outputs * np.log(one)
         else:
-            normalizer = float(rows.weight @ gammaln(rows.y + 1).sum(1)) if isinstance(loss, Poisson) else 0.0
+            normalizer = (
+                float(rows.scale * rows.weight @ gammaln(rows.y + 1).sum(1)) if isinstance(loss, Poisson) else 0.0
+            )
         w = self.jacobian.w[self.jacobian.support]
         q = len(w)
-        fit = -(rows.weight @ values + self.prior / 2 * (w @ w)) / t - normalizer
+        fit = -(rows.scale * rows.weight @ values + self.prior / 2 * (w @ w)) / t - normalizer
         return float(fit - (self.log_det - q * np.log(t)) / 2 + q / 2 * np.log(self.prior / t))
 
     @property
