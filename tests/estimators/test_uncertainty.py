@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_diabetes, load_iris
+from sklearn.datasets import load_diabetes, load_iris, make_moons
 
 from scax.estimators import SCAClassifier, SCARegressor
 from scax.storage.error_bars import ErrorBars
@@ -96,3 +96,14 @@ def test_bad_input_is_a_sentence(table, model):
         model.predict_interval(X, 95)
     with pytest.raises(ValueError, match="partial_fit keeps none"):
         SCARegressor(**SMALL).partial_fit(X, y).predict(X, return_std=True)
+
+
+def test_the_evidence_finds_the_curve_where_a_strong_penalty_is_a_line(table):
+    X, labels = make_moons(1200, noise=0.3, random_state=0)
+    model = SCAClassifier(8, alpha="evidence", random_state=0, n_members=4).fit(X[:200], labels[:200])
+    assert 1e-4 < model.alpha_ < 1e-2
+    assert model.score(X[200:], labels[200:]) > 0.88  # a line: 0.85
+    # targets of noise alone: the stronger the better
+    X, y = table
+    noise = SCARegressor(**SMALL | {"alpha": "evidence"}).fit(X, np.random.default_rng(0).permutation(y))
+    assert noise.alpha_ > 0.1

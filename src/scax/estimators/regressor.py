@@ -38,7 +38,7 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         rows held out: the fit's own where it holds some out, else a quarter of the rows, then trains on all rows. For
         penalties that make zeros it is the strongest on a path of strengths whose loss on a quarter of the rows exceeds
         the least by no more than one standard error, and the fit goes on from there. "evidence" holds
-        no rows out: the strength follows the evidence (MacKay) between stretches of the training.
+        no rows out: networks of the same search are judged by the evidence (MacKay), log p(y | X, alpha).
     l1_ratio : float, default=0.5
         Share of the l1 part in "elasticnet".
     damping : float or "auto", default="auto"

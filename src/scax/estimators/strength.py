@@ -1,4 +1,4 @@
-"""alpha="auto" for few rows: how strong the penalty should be, judged on rows that are held out of the search."""
+"""How strong the penalty should be: networks trained side by side, judged by rows held out or by the evidence."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from ..training.engine import Part
 from ..training.feed import EqualBatches
 from ..training.stopping import Stopping
 from .trainer import Trainer
@@ -40,9 +41,11 @@ def trials(
     epochs: int,
     seed: np.uint32,
     say: Callable[[str], object] = lambda text: None,
+    judge: Callable[[np.ndarray, Part], np.ndarray] = lambda strengths, last: last.records[-1]["validation_loss"],
+    judged: str = "loss on rows held out",
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """A function of strengths: the loss on rows held out, of networks trained side by side from one start, averaged
-    over the splits (rows to train on, rows held out)."""
+    """A function of strengths: the loss on rows held out, of networks trained side by side from one start, added up
+    over the splits (rows to train on, rows held out). Or what `judge` says of (strengths, the end of the training)."""
 
     def trial(strengths: np.ndarray) -> np.ndarray:
         say(f"searching alpha from {strengths[0]:.0e} to {strengths[-1]:.0e} …")
@@ -50,9 +53,9 @@ def trials(
         for feed, held in splits:
             starts, goals = [start] * len(strengths), feed.epochs(epochs)[-1:]
             *_, last = trainer.epochs(starts, strengths, feed, held, stopping, goals, seed)
-            total += np.asarray(last.records[-1]["validation_loss"])
+            total += np.asarray(judge(strengths, last))
         losses = ", ".join(f"{a:.0e}: {v:.5g}" for a, v in zip(strengths, total / len(splits), strict=True))
-        say(f"loss on rows held out by alpha: {losses}")
+        say(f"{judged} by alpha: {losses}")
         return total
 
     return trial

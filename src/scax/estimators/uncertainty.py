@@ -3,23 +3,27 @@
 import copy
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..losses import Loss
 from ..storage.error_bars import ErrorBars, NetworkJacobian
 from ..storage.network import forward
+from ..training import engine
+from ..training.engine import Part
+from ..training.feed import padded
 from ..training.recipe import Recipe
+from ..training.stopping import Stopping
 from ..uncertainty.error_bars import MOST_ROWS, error_bars
 from ..uncertainty.fit import fit
 from ..uncertainty.posterior import Rows as Evidence
-from .network import Layers
+from . import strength
+from .network import Layers, from_params
 from .rows import Rows
+from .trainer import Trainer
 
-#: alpha="evidence": the first strength and the range; how often it follows the evidence, by which factor at most (ln),
-#: and the change that ends it; the share of the rows that N − γ is at least, and the rows that γ is counted on.
-START, STRENGTHS = 0.1, (1e-7, 10.0)
-STRETCHES, LARGEST_CHANGE, STILL = 8, 1.5, 0.1
-LEAST_FREE, MOST_EVIDENCE_ROWS = 0.1, 2048
+#: alpha="evidence": rows of which the evidence is made at most, and the share of them that N − γ is at least.
+MOST_EVIDENCE_ROWS, LEAST_FREE = 2048, 0.1
 #: Parts of the rows that are left out in turn to calibrate error bars, and the rows up to which that is done.
 FOLDS, MOST_REFITTED = 8, 1000
 
@@ -28,6 +32,7 @@ class Uncertain:
     """What an estimator knows of its own uncertainty."""
 
     _members: list[Layers]
+    _masks: list[np.ndarray]
     _output_offset: np.ndarray
     alpha_: float
     penalty: str
@@ -41,6 +46,15 @@ class Uncertain:
         raise NotImplementedError
 
     def _train(self, x, targets, weight, held, max_iter: int, random: Any) -> None:
+        raise NotImplementedError
+
+    def _trainer(self) -> Trainer:
+        raise NotImplementedError
+
+    def _batch_size(self, n: int, k: int) -> int:
+        raise NotImplementedError
+
+    def _say(self, text: str) -> None:
         raise NotImplementedError
 
     def _loss(self) -> Loss:
@@ -102,29 +116,39 @@ class Uncertain:
         return found
 
     def _evidence_strength(self, x: np.ndarray, targets: np.ndarray, weight: np.ndarray, random: Any) -> float:
-        """alpha="evidence": λ ← Tγ/(N‖w‖²) between stretches of the training itself, as the first member has it.
+        """alpha="evidence": the search of "auto", its networks trained on all rows and judged by log p(y | x, λ).
 
-        From strong to weak, and a short step at a time: a network that follows its rows exactly has no noise, and so no
-        reason to be penalized.
+        λ ← Tγ/(N‖w‖²) between stretches, from a single start, ends where that puts it: a strong penalty makes the
+        network linear, and there it has a fixed point as well.
         """
-        self.alpha_, rows, stretch = START, Rows(x, targets, weight), max(3, self.recipe_.epochs // STRETCHES)
-        some = _some(rows, MOST_EVIDENCE_ROWS)
-        for _ in range(STRETCHES):
-            self._train(x, targets, weight, None, stretch, random)
-            change = np.log(self._evidence_update(self._members[0], some, float(weight.sum())) / self.alpha_)
-            self.alpha_ *= float(np.exp(np.clip(change, -LARGEST_CHANGE, LARGEST_CHANGE)))
-            if abs(change) < STILL:
-                break
-        return self.alpha_
+        n, rows, trainer = len(x), Rows(x, targets, weight), self._trainer()
+        some, total = _some(rows, MOST_EVIDENCE_ROWS), float(weight.sum())
+        batch_size, seed = self._batch_size(n, targets.shape[1]), np.uint32(random.randint(2**32, dtype=np.uint32))
 
-    def _evidence_update(self, member: Layers, rows: Rows, total: float) -> float:
-        k, loss = rows.targets.shape[1], self._loss()
-        layers = list(zip(*member, strict=True))
+        def judge(strengths: np.ndarray, last: Part) -> np.ndarray:
+            assert last.carry.best is not None
+            ends = jax.device_get(last.carry.best.params)
+            networks = [
+                from_params(jax.tree.map(lambda leaf, i=i: leaf[i], ends), x.shape[1]) for i in range(len(strengths))
+            ]
+            return np.array([-self._evidence(*each, some, total) for each in zip(networks, strengths, strict=True)])
+
+        with trainer.programs():
+            feed = trainer.feed(*rows, batch_size)
+            like = trainer.feed(x[:1], targets[:1], weight[:1], size=padded(round(strength.FRACTION * n)))
+            count = strength.passes(n, batch_size)
+            stopping = Stopping(0.0, count, False, engine.RUNS)
+            start = trainer.params(self._members[0], self._masks[0])
+            trial = strength.trials(
+                trainer, start, [(feed, like)], stopping, count, seed, self._say, judge, "−log p(y | X, alpha)"
+            )
+            return strength.search(trial)
+
+    def _evidence(self, member: Layers, alpha: float, rows: Rows, total: float) -> float:
+        layers, k = list(zip(*member, strict=True)), rows.targets.shape[1]
         jacobian = NetworkJacobian.of(layers, self._activation(), "linear", self._output_offset)
         data = Evidence(rows.x, rows.targets, rows.weight, k, total / rows.weight.sum())
-        form = "weight-space" if len(jacobian.support) <= len(rows.x) * k else "sample-space"
-        strength = fit(jacobian, loss, data, self.alpha_, form, noise=None, least_free=LEAST_FREE).ridge_update
-        return float(np.clip(strength, *STRENGTHS))
+        return fit(jacobian, self._loss(), data, float(alpha), "auto", least_free=LEAST_FREE).evidence
 
 
 def _some(rows: Rows, most: int = MOST_ROWS) -> Rows:
