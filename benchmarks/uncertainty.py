@@ -348,6 +348,7 @@ def main() -> None:
         if part == "exact":
             jobs = {
                 "small": lambda: exact(400, (20, 20)),
+                "medium": lambda: exact(3000, (50, 50)),
                 "large": lambda: exact(10_000, (94, 94)),
                 "large, not trained": lambda: exact(10_000, (94, 94), trained=False),
             }

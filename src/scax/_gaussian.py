@@ -37,6 +37,11 @@ class Gaussian:
         half = (scaled.reshape(n * k, q) @ self.factor.T).reshape(n, k, -1)
         return scaled @ scaled.transpose(0, 2, 1) - half @ half.transpose(0, 2, 1)
 
+    def variances(self) -> np.ndarray:
+        """The diagonal of A⁻¹."""
+        inside = np.einsum("mq,mq->q", self.factor, self.factor)
+        return inside if self.scale is None else self.scale**2 * (1 - inside)
+
     def draw(self, random: np.random.Generator, count: int) -> np.ndarray:
         """[count, q] draws of N(0, A⁻¹)."""
         noise = random.standard_normal((count, self.factor.shape[1]))

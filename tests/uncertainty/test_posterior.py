@@ -193,3 +193,36 @@ def test_directions_end_where_they_tell_all_and_say_how_far_off_they_may_be(monk
     assert 1e-8 < off < float(part.explain().split("bars within ")[1].split()[0])
     monkeypatch.setattr("scax.uncertainty.fit.TRIED", 60)  # two directions are not all
     assert made("auto").explain().startswith("weight-space: exact")
+
+
+def test_groups_of_weights_follow_the_evidence_and_tell_which_inputs_matter():
+    random = np.random.default_rng(0)
+    x, new = random.uniform(-1, 1, (120, 4)), random.uniform(-1, 1, (500, 4))
+    curve = lambda x: np.sin(3 * x[:, 0])
+    y = curve(x) + 0.1 * random.standard_normal(120)
+    net = scax.MLP((4, 8, 1))
+    problem, start = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3)), net.init(jax.random.key(0))
+    error, evidence = [], []
+    for groups in ("one", "inputs"):
+        params, last, post = scax.train_by_evidence(problem, start, (x, y), groups=groups, steps=240, stretches=6)
+        error.append(np.mean((np.asarray(last.apply(params, new))[:, 0] - curve(new)) ** 2))
+        evidence.append(post.evidence)
+    assert error[1] < 0.7 * error[0]
+    assert evidence[1] > evidence[0] + 10
+    strengths = (1e-3 / params["scale"][0]["weight"] ** 2).ravel()
+    assert strengths[0] < 0.1 * strengths[1:].min()
+    own = jax.tree.map(np.multiply, params["scale"], params["weights"])
+    np.testing.assert_allclose(net.apply(own, new), last.apply(params, new), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="a row for every column"):
+        scax.train_by_evidence(
+            scax.Problem(linear, scax.Squared(), scax.L2(1e-3)), {"w": np.zeros(4)}, (x, y), groups="inputs"
+        )
+
+
+def test_the_variances_of_weights_are_the_diagonal_of_the_inverse(trained):
+    problem, params = trained
+    post = posterior(problem, params, (X, Y))
+    _, _, a, _, _ = dense(problem, params, post)
+    for form in ("weight-space", "sample-space"):
+        post = posterior(problem, params, (X, Y), form=form)
+        np.testing.assert_allclose(post.gaussian.variances(), np.diag(np.linalg.inv(a)) / 2, rtol=1e-6)
