@@ -4,7 +4,7 @@ coverage       95% intervals of SCARegressor on ten tables, beside split conform
 probabilities  log loss and calibration error with the correction and without, six tables
 evidence       alpha="evidence" beside alpha="auto": scores and processor seconds
 exact          std against the dense formula; time and memory (LAPLACE=python with laplace-torch: against that, too)
-draw           docs/images/uncertainty.svg
+draw           docs/images/uncertainty.svg and relevance.svg
 
 Results go to docs/results/uncertainty.json after every table. Processor seconds, since the machine may be shared; each
 method's first fit of a shape, which compiles, is left out by fitting once before.
@@ -295,17 +295,7 @@ def markdown(results: dict) -> str:
 
 def draw(results: dict) -> None:
     """docs/images/uncertainty.svg: bars of a curve, and coverage and width of the tables measured."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams |= {
-        "svg.hashsalt": "scax",
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    from matplotlib import pyplot
-
+    pyplot = _pyplot()
     random = np.random.default_rng(0)
     x = np.concatenate([random.uniform(-3, -0.5, 120), random.uniform(0.7, 3, 120)])
     y = np.sin(2 * x) + (0.05 + 0.12 * np.abs(x)) * random.standard_normal(240)
@@ -322,16 +312,57 @@ def draw(results: dict) -> None:
     middle.axvspan(0.93, 0.97, color="#dddddd", linewidth=0)
     for key, color, label in (("conformal", "#d65f5f", "split conformal"), ("covered", "#4878d0", "scax")):
         middle.scatter([t[key] for t in tables.values()], place, s=22, color=color, label=label)
-    middle.set(title="share covered, 95% asked", xlim=(0.88, 1.0))
+    middle.set(title="share covered, 95% asked", xlim=(0.9, 1.0))
     middle.set_yticks(place, list(tables))
-    middle.legend(loc="lower left", frameon=False)
+    middle.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncol=2, frameon=False)
     right.axvline(1, color="#999999", linewidth=1)
     right.scatter([t["width"] / t["conformal width"] for t in tables.values()], place, s=22, color="#4878d0")
     right.set(title="width over split conformal's")
     right.set_yticks(place, [""] * len(place))
-    figure.savefig(OUT.parent.parent / "images" / "uncertainty.svg", metadata={"Date": None})
+    _write(figure, "uncertainty")
+
+
+def relevance() -> None:
+    """docs/images/relevance.svg: how large the evidence lets the weights of each input be; y depends on five."""
+    import jax
+
+    import scax
+
+    pyplot = _pyplot()
+    x, y = make_friedman1(500, noise=1.0, random_state=0)
+    x, y = (x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std()
+    net = scax.MLP((10, 16, 1))
+    problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
+    start = net.init(jax.random.key(0))
+    params, _, post = scax.train_by_evidence(problem, start, (x, y), groups="inputs", steps=1500, stretches=30)
+    width = np.sqrt(post.temperature / post.prior) * np.asarray(params["scale"][0]["weight"]).ravel()  # √(T/Nλ)
+    figure, axes = pyplot.subplots(figsize=(5.5, 2.6), layout="constrained")
+    axes.bar(np.arange(1, 11), width, color=["#4878d0"] * 5 + ["#bbbbbb"] * 5)
+    axes.set(yscale="log", xlabel="input", title="how large its weights may be; y depends on inputs 1 to 5")
+    axes.set_xticks(np.arange(1, 11))
+    _write(figure, "relevance")
+    print("relevance", np.round(width, 4).tolist())
+
+
+def _pyplot():
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams |= {
+        "svg.hashsalt": "scax",
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _write(figure, name: str) -> None:
+    figure.savefig(OUT.parent.parent / "images" / f"{name}.svg", metadata={"Date": None})
     if "PNG" in os.environ:
-        figure.savefig(os.environ["PNG"], dpi=80)
+        figure.savefig(Path(os.environ["PNG"]) / f"{name}.png", dpi=80)
 
 
 def main() -> None:
@@ -343,6 +374,7 @@ def main() -> None:
     for part in args.parts:
         if part == "draw":
             draw(json.loads(OUT.read_text()))
+            relevance()
             print(markdown(json.loads(OUT.read_text())))
             continue
         if part == "exact":

@@ -7,6 +7,7 @@ from sklearn.linear_model import BayesianRidge
 
 import scax
 from scax import posterior
+from scax._gaussian import interval_factors
 
 from ..cases import LOSSES
 
@@ -226,3 +227,13 @@ def test_the_variances_of_weights_are_the_diagonal_of_the_inverse(trained):
     for form in ("weight-space", "sample-space"):
         post = posterior(problem, params, (X, Y), form=form)
         np.testing.assert_allclose(post.gaussian.variances(), np.diag(np.linalg.inv(a)) / 2, rtol=1e-6)
+
+
+def test_intervals_are_asymmetric_where_residuals_are_skewed():
+    random = np.random.default_rng(0)
+    even, skewed, new = random.standard_normal(400), random.exponential(1, 400) - 1, random.exponential(1, 20_000) - 1
+    low, high = interval_factors(even, 0.9)
+    assert low == -high
+    low, high = interval_factors(skewed, 0.9)
+    assert high > 1.5 * -low
+    assert abs(np.mean((low <= new) & (new <= high)) - 0.9) < 0.03

@@ -183,7 +183,7 @@ class Model:
         Inputs: "numbers", double [n, numeric and boolean columns], NaN where missing, and one string [n, 1] per
         category column under the column's name, "" where missing; without preprocessing "x", float [n, d].
         Outputs: "prediction" [n] for regression, else "label" [n] and "probabilities" [n, classes]. The network runs
-        in float32.
+        in float32. Error bars are left out: intervals and corrected probabilities are the model file's.
         """
         from .onnx import export
 
