@@ -150,6 +150,12 @@ def targets(y: Any, n: int) -> None:
         raise ValueError(f"y has integers up to {known.max()}, beyond {largest}: convert it with y.astype('float32').")
 
 
+def random_key(key: Any) -> None:
+    """One key of jax.random."""
+    if not jnp.issubdtype(getattr(key, "dtype", bool), jax.dtypes.prng_key) or key.shape:
+        raise TypeError(f"key must be one random key, such as jax.random.key(0), got {key!r}.")
+
+
 def weights(weight: Any, n: int) -> None:
     """Sample weights: one per row, none negative, not all zero."""
     if np.shape(weight) != (n,):

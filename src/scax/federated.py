@@ -60,6 +60,8 @@ def _method(
     problem: Problem, params: PyTree, sites: int, scheme: str, local: Local | None
 ) -> ExactRounds | LocalRounds:
     """The method of the server; refuses what cannot be spread over sites."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a scax.Problem, got {problem!r}.")
     checks.choice("scheme", scheme, ["exact", "local"])
     if local is not None and (scheme != "local" or not isinstance(local, Local)):
         raise ValueError("local= is scax.federated.Local(...), and belongs to scheme='local'.")
@@ -72,7 +74,7 @@ def _method(
     weights = problem.layout(params).size
     if sites * weights**2 > MOST_NUMBERS:
         raise ValueError(
-            f"{sites} sites with {weights} weights each send matrices of {weights}×{weights} numbers: give "
+            f"exact rounds take a matrix of {weights}×{weights} numbers from each site, too many for {sites}: give "
             "scheme='local', or train a smaller network."
         )
     return ExactRounds(problem, sites)
@@ -100,7 +102,8 @@ def simulate(
              "local", for networks whose matrices are too large to send: a site takes a few steps on its own rows and
              sends how far it came, Q + 2 numbers; the server takes the mean, and carries its own step on
     weights  how much each site counts; None: by its rows
-    missing  the share of sites, between 0 and 1, that do not answer in a round, drawn anew for every round from `key`
+    missing  the share of sites, from 0 to below 1, that do not answer in a round, drawn anew for every round from
+             `key`; one always answers
     local    of scheme="local": Local(steps=…, batch_size=…, carry=…, method=…)
 
     The result is that of `train`: params, history, state, steps (rounds made) and status. The history has an entry per
@@ -117,21 +120,22 @@ def simulate(
     """
     checks.whole_number("rounds", rounds, 1)
     checks.number("missing", missing, lambda v: (v >= 0) & (v < 1), "a number from 0 to below 1")
-    if weights is not None:
-        checks.positive("weights", np.asarray(weights))
+    key = jax.random.key(0) if key is None else key
+    checks.random_key(key)
     _method(problem, params, 1, scheme, local)
     admitted, reasons = admit(problem, params, sites, weights)
     for name, reason in reasons.items():
         warnings.warn(f"site {name} is left out: {reason}", RuntimeWarning, stacklevel=2)
     if not admitted:
-        raise ValueError("no site can take part: the warnings name the reason of each.")
-    absent, rows = round(missing * len(admitted)), list(admitted.values())
+        name, reason = next(iter(reasons.items()))
+        raise ValueError(f"no site can take part. Site {name}: {reason}")
+    absent, rows = min(round(missing * len(admitted)), len(admitted) - 1), list(admitted.values())
     method = _method(problem, params, len(admitted), scheme, local)
     if isinstance(method, LocalRounds):
         feed, until = LocalSites.of(rows, method.batch_size, absent), None
     else:
         feed, until = Sites.of(rows, absent), end
-    carry = engine.start(method, params, feed, jax.random.key(0) if key is None else key, until=until)
+    carry = engine.start(method, params, feed, key, until=until)
     run = engine.run(method, Objective(feed.sample(0)), until=until)
     history: dict[str, list[float]] = {}
     done, status = 0, "steps"

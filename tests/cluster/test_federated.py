@@ -145,12 +145,21 @@ def test_the_server_says_why_it_cannot_add_what_a_site_sent():
     assert "positive semidefinite" in reason(hessian=-sent.hessian)
 
 
-def test_sparse_penalties_are_solved_at_the_server():
+@pytest.mark.parametrize("penalty", ["l1", "groups"])
+def test_sparse_penalties_are_solved_at_the_server(penalty):
+    """As they are with all rows in one place: the same step, the same zeros."""
     x, y = rows(np.float32)
-    problem = scax.Problem(NET.apply, scax.Squared(), scax.L1(3e-2))
-    result = scax.federated.simulate(problem, start(np.float32), unlike_sites(x, y), rounds=25)
-    assert np.sum(flat(result.params) == 0) > 0
-    assert result.history["objective"][-1] < result.history["objective"][0]
+    params = start(np.float32)
+    sparse = scax.L1(0.1) if penalty == "l1" else scax.GroupLasso(0.1, scax.neuron_groups(params))
+    problem = scax.Problem(NET.apply, scax.Squared(), sparse)
+    result = scax.federated.simulate(problem, params, unlike_sites(x, y), rounds=2)
+    method = scax.SCA(problem, solver="semismooth").on_all_rows()
+    judge, _ = method.step(method.init(params), (x, y))
+    w, exact = flat(result.params), flat(judge.params)
+    assert np.linalg.norm(w - flat(params)) > 0.1  # a step was taken
+    np.testing.assert_allclose(w, exact, atol=1e-4)
+    np.testing.assert_array_equal(w == 0, exact == 0)
+    assert 0 < np.sum(w == 0) < w.size
 
 
 def test_weights_of_sites_change_the_result():
@@ -161,6 +170,29 @@ def test_weights_of_sites_change_the_result():
     equal = scax.federated.simulate(PROBLEM, start(np.float32), sites, rounds=3, weights=np.ones(10))
     np.testing.assert_allclose(flat(same.params), flat(by_rows.params), rtol=1e-3, atol=1e-3)
     assert np.linalg.norm(flat(equal.params) - flat(by_rows.params)) > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "told"),
+    [
+        ({"sites": 5}, TypeError, "list of"),
+        ({"sites": []}, ValueError, "sites is empty"),
+        ({"sites": [None]}, ValueError, "Site 0: a batch is"),
+        ({"weights": 1.0}, ValueError, "weights has shape"),
+        ({"weights": [1.0, np.nan]}, ValueError, "weights must be"),
+        ({"missing": 1.0}, ValueError, "missing"),
+        ({"rounds": 0}, ValueError, "rounds"),
+        ({"key": 3}, TypeError, "one random key"),
+        ({"scheme": "exat"}, ValueError, "Did you mean 'exact'"),
+        ({"local": scax.federated.Local()}, ValueError, "scheme='local'"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:site 0 is left out")
+def test_what_cannot_be_simulated_is_refused(change, error, told):
+    x, y = rows(np.float32, 20)
+    given = {"problem": PROBLEM, "params": start(np.float32), "sites": [(x[:9], y[:9]), (x[9:], y[9:])]}
+    with pytest.raises(error, match=told):
+        scax.federated.simulate(**given | change)
 
 
 def test_problems_whose_rows_do_not_add_up_are_refused():

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree
 
+from .. import checks
 from .._struct import static, struct
 from ..batch import Batch
 from ..problem import Problem
@@ -95,9 +96,17 @@ def admit(problem: Problem, params: PyTree, sites: Any, weights: Any = None) -> 
     A site is refused where its rows do not fit the network: other columns, dtypes or targets, values that are not
     finite, no rows; and where its columns are not those that most rows have.
     """
+    if not isinstance(sites, Mapping | list | tuple):
+        raise TypeError(f"sites must be a list of (x, y), or a dict of them by name, got {type(sites).__name__}.")
+    if not sites:
+        raise ValueError("sites is empty: give the rows of at least one.")
     named = dict(sites) if isinstance(sites, Mapping) else {str(i): site for i, site in enumerate(sites)}
-    if weights is not None and len(weights) != len(named):
-        raise ValueError(f"weights has {len(weights)} entries, and there are {len(named)} sites: give one for each.")
+    if weights is not None:
+        if np.shape(weights) != (len(named),):
+            raise ValueError(
+                f"weights has shape {np.shape(weights)}, and there are {len(named)} sites: give one number for each."
+            )
+        checks.positive("weights", np.asarray(weights))
     rows: dict[str, Batch] = {}
     reasons: dict[str, str] = {}
     for number, (name, site) in enumerate(named.items()):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -110,8 +109,7 @@ def train(
     if isinstance(unseen, Batch):
         unseen = dataclasses.replace(unseen, pairs=None)
     key = jax.random.key(0) if key is None else key
-    if not jnp.issubdtype(getattr(key, "dtype", bool), jax.dtypes.prng_key) or key.shape:
-        raise TypeError(f"key must be one random key, such as jax.random.key(0), got {key!r}.")
+    checks.random_key(key)
 
     until = None
     if isinstance(feed, Whole) or (isinstance(feed, TermFeed) and feed.is_whole):
