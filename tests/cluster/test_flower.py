@@ -46,7 +46,9 @@ app = ServerApp()
 def main(grid, context):
     rounds = scax.federated.strategy(problem, params, 3)
     rounds.start(grid=grid, initial_arrays=rounds.arrays, num_rounds=6)
-    np.savez(os.environ["SCAX_RESULT"], w=rounds.arrays["w"].numpy(), **rounds.history)
+    result = os.environ["SCAX_RESULT"]
+    np.savez(result + ".part.npz", w=rounds.arrays["w"].numpy(), **rounds.history)
+    os.replace(result + ".part.npz", result)  # whole
 """,
     "simulation": """
 from flwr.simulation import run_simulation
@@ -111,6 +113,18 @@ def running(command, folder, environment, log):
                 process.wait(seconds)
 
 
+def wait_until(condition, seconds: float = 120) -> None:
+    """Returns once the condition holds, or when the time is over."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.2)
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -129,6 +143,34 @@ def check(result: Path, environment: dict, folder: Path) -> None:
     assert list(found["answered"]) == [3.0] * ROUNDS
     assert np.sum(found["accepted"]) >= 3
     np.testing.assert_allclose(found["w"], np.load(folder / "judge.npy"), rtol=2e-3, atol=2e-3)
+
+
+def test_an_answer_holds_sums_and_no_rows(monkeypatch):
+    """What a client sends: arrays of the sizes of the weights, and the name of the site."""
+    import jax
+    from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+    from flwr.supercore.task_identity import TaskIdentity
+
+    import scax
+
+    for name in ("_task_id", "_run_id", "_node_id"):  # those of the process that a message is made in
+        monkeypatch.setattr(TaskIdentity, name, 1)
+
+    net = scax.MLP((3, 4, 1))
+    problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
+    params = net.init(jax.random.key(0))
+    w = problem.layout(params).flatten(params)
+    q, (x, y) = w.size, (np.ones((57, 3), np.float32), np.ones(57, np.float32))
+    sizes = {"exact": {1, q, q * (q + 1) // 2}, "local": {1, q}}
+    for scheme, allowed in sizes.items():
+        app = scax.federated.client_app(problem, params, lambda context: (x, y), scheme=scheme)
+        arrays = ArrayRecord({"w": Array(np.asarray(w)), "round": Array(np.asarray(0, np.int32))})
+        asked = Message(content=RecordDict({"arrays": arrays}), message_type="train", dst_node_id=1)
+        context = Context(run_id=1, node_id=1, node_config={"name": "A"}, state=RecordDict(), run_config={})
+        sent = app(asked, context).content
+        assert set(sent) == {"arrays", "site"}
+        assert dict(sent["site"]) == {"name": "A"}
+        assert {array.numpy().size for array in sent["arrays"].values()} == allowed
 
 
 @pytest.mark.timeout(900)
@@ -153,18 +195,16 @@ def test_as_processes_over_loopback(app):
     )
     with contextlib.ExitStack() as stack:
         stack.enter_context(running(link, folder, environment, "link"))
+        wait_until(lambda: is_open(port))
         for i in range(3):
             node = ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{port}", "--host", "127.0.0.1"]
             node += ["--port", str(free_port()), "--node-config", f"partition-id={i}"]
             stack.enter_context(running(node, folder, environment, f"node{i}"))
-        time.sleep(5)
         run = subprocess.run(
             ["flwr", "run", ".", "here"], cwd=folder, env=environment, capture_output=True, text=True, timeout=250
         )
-        end = time.monotonic() + 250
-        while not result.exists() and time.monotonic() < end:
-            time.sleep(0.5)
+        if run.returncode == 0:
+            wait_until(result.exists, 250)
         logs = "\n".join((folder / name).read_text()[-1500:] for name in ("link", "node0", "node1", "node2"))
         assert result.exists(), run.stdout + run.stderr + logs
-        time.sleep(1)  # the file is written whole
     check(result, environment, folder)
