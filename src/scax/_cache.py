@@ -78,8 +78,12 @@ def _prepare(folder: Path, own: bool) -> bool:
     """Make the folder and remove what is too much in it; whether this user, and for our own folder nobody else, may
     write there: a stored program is code that will run."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.stat()
-    if own and hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)):
+    status = folder.stat()
+    if (
+        own
+        and hasattr(os, "getuid")
+        and (status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+    ):
         return False
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         return False
@@ -91,10 +95,10 @@ def _remove_oldest(folder: Path) -> None:
     """Remove empty files, which a killed process leaves; beyond LIMIT, also those unused for longest, to half of it."""
     with os.scandir(folder) as entries:
         files = [(entry.path, entry.stat()) for entry in entries if entry.is_file(follow_symlinks=False)]
-    total = sum(found.st_size for _, found in files)
+    total = sum(status.st_size for _, status in files)
     too_many = total > LIMIT
-    for path, found in sorted(files, key=lambda file: max(file[1].st_atime, file[1].st_mtime)):
-        if found.st_size == 0 or (too_many and total > LIMIT // 2):
+    for path, status in sorted(files, key=lambda file: max(file[1].st_atime, file[1].st_mtime)):
+        if status.st_size == 0 or (too_many and total > LIMIT // 2):
             with contextlib.suppress(OSError):
                 os.remove(path)
-            total -= found.st_size
+            total -= status.st_size

@@ -20,13 +20,13 @@ shard_map = jax.shard_map
 
 def check_version(version: str = jax.__version__) -> None:
     """Refuse a JAX that is too old, and warn about one that nothing is known of."""
-    found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-    wanted = f"scax needs jax>={_text(OLDEST)},<{_text(BEYOND)}"
-    if found < OLDEST:
-        raise ImportError(f"{wanted}, and {version} is installed: pip install --upgrade 'jax>={_text(OLDEST)}'")
-    if found >= BEYOND:
+    release = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    needed = f"scax needs jax>={_text(OLDEST)},<{_text(BEYOND)}"
+    if release < OLDEST:
+        raise ImportError(f"{needed}, and {version} is installed: pip install --upgrade 'jax>={_text(OLDEST)}'")
+    if release >= BEYOND:
         warnings.warn(
-            f"{wanted}, and {version} is installed, which it has not been tested with. If a step fails: "
+            f"{needed}, and {version} is installed, which it has not been tested with. If a step fails: "
             f"pip install 'jax<{_text(BEYOND)}', or a newer scax.",
             stacklevel=3,
         )

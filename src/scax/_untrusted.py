@@ -170,10 +170,10 @@ def _all_numbers(values: list[Any], kind: Any) -> bool:
     """Whether a list is of plain numbers that need no closer look: the long lists of a results file are."""
     if kind is not float and kind != float | None:
         return False
-    found = set(map(type, values))
-    if not found <= ({int, float} if kind is float else {int, float, type(None)}):
+    kinds = set(map(type, values))
+    if not kinds <= ({int, float} if kind is float else {int, float, type(None)}):
         return False
-    numbers = [v for v in values if v is not None] if type(None) in found else values
+    numbers = [v for v in values if v is not None] if type(None) in kinds else values
     return not numbers or (max(numbers) <= LARGEST and min(numbers) >= -LARGEST and not any(map(math.isnan, numbers)))
 
 

@@ -61,10 +61,10 @@ class Batch:
 
     def scaled(self) -> "Batch":
         """The same batch, its sample weights scaled where their sum would leave the range of float32."""
-        known = None if self.weight is None else checks.concrete(self.weight)
-        if known is None or known.size == 0 or 1e-30 < known.max() < 1e30:
+        values = None if self.weight is None else checks.concrete(self.weight)
+        if values is None or values.size == 0 or 1e-30 < values.max() < 1e30:
             return self
-        return dataclasses.replace(self, weight=known.astype(float) / known.max())
+        return dataclasses.replace(self, weight=values.astype(float) / values.max())
 
     @property
     def size(self) -> int:
@@ -152,5 +152,5 @@ def check_names(given: Mapping[str, Any], names: tuple[str, ...], what: str) -> 
     if missing := [name for name in names if name not in given]:
         raise ValueError(f"{what} has no rows for term {missing[0]!r}: give rows for {', '.join(map(repr, names))}.")
     if extra := [name for name in given if name not in names]:
-        known = ", ".join(map(repr, names))
-        raise ValueError(f"{what} has rows for {extra[0]!r}, which is no term: the terms are {known}.")
+        allowed = ", ".join(map(repr, names))
+        raise ValueError(f"{what} has rows for {extra[0]!r}, which is no term: the terms are {allowed}.")

@@ -32,14 +32,14 @@ def about(what: str) -> Iterator[None]:
 
 def number(name: str, value: Any, ok: Callable[[np.ndarray], Any], wanted: str) -> None:
     """Refuse a strength or rate outside its range; arrays (a sweep) are checked entry by entry."""
-    known = concrete(value)
-    if known is None:
+    values = concrete(value)
+    if values is None:
         return
     if isinstance(value, (list, tuple)):
         raise TypeError(f"{name} must be a number or an array, got a {type(value).__name__}.")
-    if known.dtype.kind not in "fiu":
+    if values.dtype.kind not in "fiu":
         raise TypeError(f"{name} must be a number, got {value!r}.")
-    if not np.all(np.isfinite(known)) or not np.all(ok(known)):
+    if not np.all(np.isfinite(values)) or not np.all(ok(values)):
         raise ValueError(f"{name} must be {wanted}, got {value!r}.")
 
 
@@ -69,9 +69,9 @@ def fraction(name: str, value: Any) -> None:
 
 
 def finite(name: str, value: Any, advice: str) -> None:
-    known = concrete(value)
-    if known is not None and not np.all(np.isfinite(known)):
-        where = np.argwhere(~np.isfinite(known))
+    values = concrete(value)
+    if values is not None and not np.all(np.isfinite(values)):
+        where = np.argwhere(~np.isfinite(values))
         first = tuple(int(i) for i in where[0])
         raise ValueError(f"{name} has {len(where)} value(s) that are not finite, the first at {first}. {advice}")
 
@@ -80,10 +80,10 @@ def in_range(name: str, value: Any) -> None:
     """Refuse finite numbers that become infinite in the precision that JAX computes with."""
     kind = np.dtype(getattr(value, "dtype", type(value)))
     used = jax.dtypes.canonicalize_dtype(kind) if kind.kind == "f" else kind
-    known = concrete(value) if used.itemsize < kind.itemsize else None
-    if known is None or known.size == 0:
+    values = concrete(value) if used.itemsize < kind.itemsize else None
+    if values is None or values.size == 0:
         return
-    largest, limit = np.max(np.abs(known)), np.finfo(used).max
+    largest, limit = np.max(np.abs(values)), np.finfo(used).max
     if limit < largest < np.inf:
         raise ValueError(
             f"{name} has values up to {largest:.2g}, beyond the largest {used.name}, {limit:.2g}: divide {name} by "
@@ -144,10 +144,10 @@ def targets(y: Any, n: int) -> None:
     real_numbers("y", y)
     in_range("y", y)
     kind = np.dtype(getattr(y, "dtype", type(y)))
-    known = concrete(y) if kind.kind in "iu" else None
+    values = concrete(y) if kind.kind in "iu" else None
     largest = jnp.iinfo(jax.dtypes.canonicalize_dtype(kind)).max if kind.kind in "iu" else 0
-    if known is not None and known.size and int(known.max()) > largest:
-        raise ValueError(f"y has integers up to {known.max()}, beyond {largest}: convert it with y.astype('float32').")
+    if values is not None and values.size and int(values.max()) > largest:
+        raise ValueError(f"y has integers up to {values.max()}, beyond {largest}: convert it with y.astype('float32').")
 
 
 def random_key(key: Any) -> None:
@@ -160,12 +160,12 @@ def weights(weight: Any, n: int) -> None:
     """Sample weights: one per row, none negative, not all zero."""
     if np.shape(weight) != (n,):
         raise ValueError(f"weight has shape {np.shape(weight)}, expected ({n},): one sample weight per row of x.")
-    known = concrete(weight)
-    if known is not None:
-        finite("weight", known, "Use 0 to leave a row out.")
-        if np.any(known < 0):
-            raise ValueError(f"weight has a negative entry ({known.min()}): sample weights must be ≥ 0.")
-        if not np.any(known > 0):
+    values = concrete(weight)
+    if values is not None:
+        finite("weight", values, "Use 0 to leave a row out.")
+        if np.any(values < 0):
+            raise ValueError(f"weight has a negative entry ({values.min()}): sample weights must be ≥ 0.")
+        if not np.any(values > 0):
             raise ValueError("weight is all zero: at least one row must count.")
 
 
@@ -190,8 +190,8 @@ def params(tree: Any) -> None:
         dtypes.setdefault(jax.dtypes.canonicalize_dtype(kind), name)
         finite(name, leaf, "Start from finite weights.")
     if len(dtypes) > 1:
-        told = ", ".join(f"{name} is {kind}" for kind, name in dtypes.items())
-        raise TypeError(f"trained weights have several dtypes ({told}): convert them to one.")
+        listed = ", ".join(f"{name} is {kind}" for kind, name in dtypes.items())
+        raise TypeError(f"trained weights have several dtypes ({listed}): convert them to one.")
 
 
 def choice(name: str, value: Any, allowed: Any) -> None:

@@ -166,5 +166,5 @@ def is_static(value: Any, number: float) -> bool:
     """Whether the value is concretely this number; a traced value or a sweep is not."""
     if value is None:
         return False
-    known = checks.concrete(value)
-    return known is not None and known.ndim == 0 and bool(known == number)
+    concrete = checks.concrete(value)
+    return concrete is not None and concrete.ndim == 0 and bool(concrete == number)

@@ -187,52 +187,54 @@ def _iterate(sca: SCA, state: State, batch: Any) -> tuple[State, Info]:
     w, n, active = state.w, state.count, active_rules(sca)
 
     # the network, linearized on the batch, and what the rules make of it
-    here, solver = _linearize(sca, state, batch)
-    here, remembered = _weigh(here, active, state)
-    seen = _look(here, state)
-    proposal, remembered = rules.propose(active, remembered, seen)
+    linearized, solver = _linearize(sca, state, batch)
+    linearized, rule_states = _weigh_terms(linearized, active, state)
+    seen = _observe(linearized, state)
+    proposal, rule_states = rules.propose(active, rule_states, seen)
     α, ρ, time = proposal.step_size, proposal.averaging, proposal.clock.time
 
     # the convex problem that remains, and its solution
-    surrogate = _build(sca, state, here, proposal)
+    surrogate = _build(sca, state, linearized, proposal)
     solution = solve_in_blocks(solver, surrogate, sca.blocks, state.blocks, n, sca.parallel or Serial())
     δ = solution.delta
 
     # what the batch says of w_n, which was not fitted to it, and of the averaged iterate
     alarm, mean, at_mean = active.acceptance.alarm(state.rules.acceptance, seen), state.mean, None
-    average, so_far = active.iterate_average, remembered.iterate_average
+    average, so_far = active.iterate_average, rule_states.iterate_average
     if mean is not None and average is not None and so_far is not None:
-        mean, at_mean, judged = average.judge(so_far, mean, w, seen, proposal.clock, alarm, here.objective_at)
-        remembered = dataclasses.replace(remembered, iterate_average=judged)
+        mean, at_mean, average_state = average.judge(
+            so_far, mean, w, seen, proposal.clock, alarm, linearized.objective_at
+        )
+        rule_states = dataclasses.replace(rule_states, iterate_average=average_state)
 
     # the step, if it is one to take
     w_new = w + α * δ
     step_norm = α * jnp.linalg.norm(δ)
-    after, predicted = partial(here.objective_at, w_new), partial(here.predicted_at, w_new)
+    after, predicted = partial(linearized.objective_at, w_new), partial(linearized.predicted_at, w_new)
     trial = Trial(solution.status, solution.optimality, step_norm, jnp.linalg.norm(w), after, predicted, at_mean)
     (accepted, restored, status), acceptance = active.acceptance.decide(state.rules.acceptance, seen, trial)
     w_next = jnp.where(accepted, w_new, w if mean is None else jnp.where(restored, mean, w))
 
     # what the next step needs
     outcome = Outcome(n, accepted, step_norm, seen.objective, after, predicted)
-    clock = jax.tree.map(partial(jnp.where, restored), state.rules.clock, remembered.clock)  # those weights are gone
-    remembered = dataclasses.replace(remembered, clock=clock, acceptance=acceptance)
-    remembered = rules.update(active, remembered, outcome)
+    clock = jax.tree.map(partial(jnp.where, restored), state.rules.clock, rule_states.clock)  # those weights are gone
+    rule_states = dataclasses.replace(rule_states, clock=clock, acceptance=acceptance)
+    rule_states = rules.update(active, rule_states, outcome)
     memory = state.memory
     if memory is not None:
-        memory = _if_finite((1 - ρ) * memory + ρ * here.gradient(), memory)
+        memory = _if_finite((1 - ρ) * memory + ρ * linearized.gradient(), memory)
     following = dataclasses.replace(
         state,
         w=w_next,
         memory=memory,
         carried=None if state.carried is None else jnp.where(accepted, δ, 0),
         mean=mean,
-        rules=remembered,
+        rules=rule_states,
         damping=proposal.damping,
         count=n + 1,
     )
     info = Info(
-        loss=here.loss(),
+        loss=linearized.loss(),
         objective=seen.objective,
         step_norm=jnp.where(accepted, step_norm, 0),
         accepted=accepted,
@@ -244,25 +246,25 @@ def _iterate(sca: SCA, state: State, batch: Any) -> tuple[State, Info]:
         damping=proposal.damping,
         clock=time,
         multiplier=proposal.clock.multiplier,
-        reported=rules.report(active, remembered),
-        terms=here.term_losses(),
+        reported=rules.report(active, rule_states),
+        terms=linearized.term_losses(),
     )
     return following, info
 
 
 def convex_problem(sca: SCA, state: State, batch: Any) -> tuple[AnySurrogate, Solver]:
     """The convex problem of the next step on a batch, and the solver that it gets."""
-    here, solver = _linearize(sca, state, sca.problem.ready(state.params, batch))
-    here, remembered = _weigh(here, active_rules(sca), state)
-    proposal, _ = rules.propose(active_rules(sca), remembered, _look(here, state))
-    return _build(sca, state, here, proposal), solver
+    linearized, solver = _linearize(sca, state, sca.problem.ready(state.params, batch))
+    linearized, rule_states = _weigh_terms(linearized, active_rules(sca), state)
+    proposal, _ = rules.propose(active_rules(sca), rule_states, _observe(linearized, state))
+    return _build(sca, state, linearized, proposal), solver
 
 
-def _build(sca: SCA, state: State, here: LinearizedBatch, proposal: rules.Proposal) -> AnySurrogate:
+def _build(sca: SCA, state: State, linearized: LinearizedBatch, proposal: rules.Proposal) -> AnySurrogate:
     build: Any = build_linear_surrogate if sca.surrogate == "full" else build_surrogate
     if isinstance(proposal.memory, CurvatureMatrix):
         build = build_quadratic_surrogate
-    return build(here, proposal, state.memory, state.carried)
+    return build(linearized, proposal, state.memory, state.carried)
 
 
 def _linearize(sca: SCA, state: State, batch: Any) -> tuple[LinearizedBatch, Solver]:
@@ -302,30 +304,32 @@ def _memory_rows(state: State) -> int:
     return memory.squares.shape[0] if isinstance(memory, CurvatureMemory) else 0
 
 
-def _weigh(here: LinearizedBatch, active: rules.Rules, state: State) -> tuple[LinearizedBatch, rules.RuleStates]:
+def _weigh_terms(
+    linearized: LinearizedBatch, active: rules.Rules, state: State
+) -> tuple[LinearizedBatch, rules.RuleStates]:
     """The weights of the terms come first: the objective that the other rules see depends on them."""
     if active.weights is None or state.rules.weights is None:
-        return here, state.rules
-    ω, after = active.weights.propose(state.rules.weights, _look(here, state))
-    return here.with_weights(ω), dataclasses.replace(state.rules, weights=after)
+        return linearized, state.rules
+    ω, after = active.weights.propose(state.rules.weights, _observe(linearized, state))
+    return linearized.with_weights(ω), dataclasses.replace(state.rules, weights=after)
 
 
-def _look(here: LinearizedBatch, state: State) -> Seen:
+def _observe(linearized: LinearizedBatch, state: State) -> Seen:
     """What the rules may know of the batch."""
     n = state.count
     return Seen(
         step=n,
-        rows=here.effective_rows(),
-        objective=here.objective(),
-        caution=here.problem.loss.caution,
-        curvature=lambda: here.curvature(n),
-        spread=lambda: here.spread(n),
-        weighted_rows=lambda few: here.weighted_rows(few, n),
-        along=lambda: here.along(state.carried),
-        clock=Reading.of_step(n, here.w.dtype),
-        gauss_newton=here.gauss_newton,
-        curvature_left=here.curvature_left,
-        term_curvatures=lambda: here.term_curvatures(n),
+        rows=linearized.effective_rows(),
+        objective=linearized.objective(),
+        caution=linearized.problem.loss.caution,
+        curvature=lambda: linearized.curvature(n),
+        spread=lambda: linearized.spread(n),
+        weighted_rows=lambda few: linearized.weighted_rows(few, n),
+        along=lambda: linearized.along(state.carried),
+        clock=Reading.of_step(n, linearized.w.dtype),
+        gauss_newton=linearized.gauss_newton,
+        curvature_left=linearized.curvature_left,
+        term_curvatures=lambda: linearized.term_curvatures(n),
     )
 
 

@@ -51,12 +51,12 @@ def _reduce(function: Callable) -> Callable:
 def _extreme(values: Callable, places: Callable) -> Callable:
     """max and min: of everything, of two arrays, or along an axis with its places."""
 
-    def found(x: Array, other: Any = None, keepdim: bool = False) -> Any:
+    def reduction(x: Array, other: Any = None, keepdim: bool = False) -> Any:
         if other is None:
             return values(x)
         return values(x, axis=other, keepdims=keepdim), places(x, axis=other, keepdims=keepdim)
 
-    return found
+    return reduction
 
 
 def _variance(

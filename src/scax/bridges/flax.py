@@ -50,13 +50,13 @@ def _linen(flax: Any, module: Any, variables: Any, call: dict[str, Any]) -> Brid
         try:
             return module.apply({"params": params, **others}, x, **call)
         except flax.errors.ModifyScopeVariableError as error:
-            what, told = "changes its state", error
+            what, reason = "changes its state", error
         except flax.errors.InvalidRngError as error:
-            what, told = "draws random numbers", error
+            what, reason = "draws random numbers", error
         raise refuse_training_mode(
             "from_flax",
             type(module).__name__,
-            f"{what} ({str(told).partition(' (https')[0].rstrip('.')})",
+            f"{what} ({str(reason).partition(' (https')[0].rstrip('.')})",
             "Give the module's own option, for example from_flax(module, variables, train=False), or build it with "
             "use_running_average=True and deterministic=True.",
         )

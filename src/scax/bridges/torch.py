@@ -65,8 +65,8 @@ def from_torch(module: Any) -> Bridge:
 
 def _array(tensor: Any) -> np.ndarray:
     """A copy, in JAX's precision. NumPy's, for it may be made while something is traced."""
-    known = np.array(tensor.detach().cpu().numpy())
-    return known.astype(jax.dtypes.canonicalize_dtype(known.dtype))
+    array = np.array(tensor.detach().cpu().numpy())
+    return array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
 
 
 def _aliases(module: Any) -> dict[str, str]:
@@ -124,8 +124,8 @@ def _export(torch: Any, module: Any, alias: dict[str, str], trained: set[str], s
         else:
             fixed[place] = _array(module.get_parameter(name))
     for place, name in signature.inputs_to_buffers.items():
-        kept = program.state_dict.get(name, program.constants.get(name))
-        fixed[place] = _array(kept)
+        value = program.state_dict.get(name, program.constants.get(name))
+        fixed[place] = _array(value)
     for place, name in signature.inputs_to_lifted_tensor_constants.items():
         fixed[place] = _array(program.constants[name])
     if len(signature.user_outputs) != 1:
@@ -135,15 +135,15 @@ def _export(torch: Any, module: Any, alias: dict[str, str], trained: set[str], s
         )
 
     def run(params: PyTree, row: Array) -> Array:
-        known: dict[Any, Any] = {}
-        look = lambda node: known[node]
+        values: dict[Any, Any] = {}
+        look = lambda node: values[node]
         for node in nodes:
             if node.op == "placeholder":
                 value = params[names[node.name]] if node.name in names else fixed.get(node.name, row)
-                known[node] = jnp.asarray(value)
+                values[node] = jnp.asarray(value)
             elif node.op == "call_function":
                 args, kwargs = (torch.fx.node.map_arg(part, look) for part in (node.args, node.kwargs))
-                known[node] = OPERATORS[operator_name(node.target)](*args, **kwargs)
-        return known[nodes[-1].args[0][0]]
+                values[node] = OPERATORS[operator_name(node.target)](*args, **kwargs)
+        return values[nodes[-1].args[0][0]]
 
     return run

@@ -44,8 +44,8 @@ class View:
     def repeated(self, eqn) -> "View":
         """The same along axes that only an addition makes sense of."""
         before, after = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
-        met = zip(before, eqn.params["broadcast_dimensions"], strict=True)
-        own = tuple(axis for size, axis in met if size == after[axis])
+        pairs = zip(before, eqn.params["broadcast_dimensions"], strict=True)
+        own = tuple(axis for size, axis in pairs if size == after[axis])
         return dataclasses.replace(self, axes=own)
 
     def apply(self, leaf: Any) -> Any:
@@ -250,12 +250,12 @@ def multiply_adds(jaxpr) -> float:
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "dot_general":
             (contract, _), _ = eqn.params["dimension_numbers"]
-            met = math.prod(eqn.invars[0].aval.shape[i] for i in contract)
-            total += math.prod(eqn.outvars[0].aval.shape) * met
+            length = math.prod(eqn.invars[0].aval.shape[i] for i in contract)
+            total += math.prod(eqn.outvars[0].aval.shape) * length
         elif eqn.primitive.name == "conv_general_dilated":
             kernel = eqn.invars[1].aval.shape
-            made = kernel[eqn.params["dimension_numbers"].rhs_spec[0]]  # output channels
-            total += math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel) / made
+            channels = kernel[eqn.params["dimension_numbers"].rhs_spec[0]]
+            total += math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel) / channels
         parts = [p for value in eqn.params.values() for p in (value if isinstance(value, tuple) else (value,))]
         bodies = [getattr(p, "jaxpr", p) for p in parts if hasattr(getattr(p, "jaxpr", p), "eqns")]
         inside = [multiply_adds(body) for body in bodies]
@@ -325,33 +325,33 @@ def evaluate(closed, args: list, uses: dict[Path, Use], probes: dict[Path, Array
 
 def _run(jaxpr, consts, args, path: Path, uses, probes) -> tuple[list, dict]:
     env: dict = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
-    met: dict[Path, Array] = {}
+    data: dict[Path, Array] = {}
 
     def read(var):
         return var.val if isinstance(var, Literal) else env[var]
 
     for i, eqn in enumerate(jaxpr.eqns):
-        values, here = [read(v) for v in eqn.invars], (*path, i)
-        inside = {p: u for p, u in uses.items() if p[: len(here)] == here}
-        if here in uses:
-            out = [eqn.primitive.bind(*values, **eqn.params) + probes[here]]
-            if not uses[here].additive:
-                met[here] = values[1 if uses[here].param_first else 0]
+        values, place = [read(v) for v in eqn.invars], (*path, i)
+        inside = {p: u for p, u in uses.items() if p[: len(place)] == place}
+        if place in uses:
+            out = [eqn.primitive.bind(*values, **eqn.params) + probes[place]]
+            if not uses[place].additive:
+                data[place] = values[1 if uses[place].param_first else 0]
         elif inside and eqn.primitive.name == "scan":
-            out, found = _run_scan(eqn, values, here, inside, probes)
-            met.update(found)
+            out, inner_data = _run_scan(eqn, values, place, inside, probes)
+            data.update(inner_data)
         elif inside:
             body = eqn.params["jaxpr"]
             inner, inner_consts = getattr(body, "jaxpr", body), getattr(body, "consts", ())
-            out, found = _run(inner, inner_consts, values, here, inside, probes)
-            met.update(found)
+            out, inner_data = _run(inner, inner_consts, values, place, inside, probes)
+            data.update(inner_data)
         else:
             out = bind(eqn, values)
         env.update(zip(eqn.outvars, out, strict=True))
-    return [read(v) for v in jaxpr.outvars], met
+    return [read(v) for v in jaxpr.outvars], data
 
 
-def _run_scan(eqn, values, here: Path, uses, probes):
+def _run_scan(eqn, values, place: Path, uses, probes):
     """A scan whose body has probes: one per step, and what the parameter met at every step."""
     body, p = eqn.params["jaxpr"], eqn.params
     fixed, carried = scan_sizes(eqn)
@@ -359,14 +359,14 @@ def _run_scan(eqn, values, here: Path, uses, probes):
 
     def step(carry, inputs):
         x, probe = inputs
-        out, met = _run(body.jaxpr, body.consts, [*consts, *carry, *x], here, uses, probe)
-        return out[:carried], (out[carried:], met)
+        out, data = _run(body.jaxpr, body.consts, [*consts, *carry, *x], place, uses, probe)
+        return out[:carried], (out[carried:], data)
 
     mine = {path: probes[path] for path in uses}
-    carry, (ys, met) = jax.lax.scan(
+    carry, (ys, data) = jax.lax.scan(
         step, list(init), (list(xs), mine), length=p["length"], reverse=p["reverse"], unroll=p["unroll"]
     )
-    return [*carry, *ys], met
+    return [*carry, *ys], data
 
 
 def same_matrix(arrange: Callable, other: Callable, shape: tuple[int, ...]) -> str | None:

@@ -87,15 +87,15 @@ class Loss:
 
     def check_range(self, y: Any, k: int, dtype: Any) -> None:
         """Refuse targets so large that their loss is not finite in the precision of the weights."""
-        known = checks.concrete(y)
-        if known is None or known.size == 0 or known.dtype.kind != "f":
+        values = checks.concrete(y)
+        if values is None or values.size == 0 or values.dtype.kind != "f":
             return
-        largest = float(np.max(np.abs(known)))
+        largest = float(np.max(np.abs(values)))
         if largest < float(jnp.finfo(dtype).max) ** 0.25:  # no loss grows faster
             return
-        row = np.argmax(np.max(np.abs(known.reshape(len(known), -1)), axis=1))
+        row = np.argmax(np.max(np.abs(values.reshape(len(values), -1)), axis=1))
         with jax.ensure_compile_time_eval():
-            y = self.targets(jnp.asarray(known[row : row + 1]), k).astype(dtype)
+            y = self.targets(jnp.asarray(values[row : row + 1]), k).astype(dtype)
             overflows = not np.all(np.isfinite(self.value(jnp.zeros((1, k), dtype), y)))
         if overflows:
             raise ValueError(

@@ -46,10 +46,10 @@ class Logistic(Loss):
 
     def check(self, y, k):
         super().check(y, k)
-        known = checks.concrete(y)
-        if known is not None and (known.min() < 0 or known.max() > 1):
+        values = checks.concrete(y)
+        if values is not None and (values.min() < 0 or values.max() > 1):
             raise ValueError(
-                f"y has values from {known.min()} to {known.max()}: Logistic wants labels 0 and 1 "
+                f"y has values from {values.min()} to {values.max()}: Logistic wants labels 0 and 1 "
                 "(or probabilities). Map the classes first, e.g. (y == positive).astype(float)."
             )
 

@@ -35,6 +35,6 @@ class Poisson(Loss):
 
     def check(self, y, k):
         super().check(y, k)
-        known = checks.concrete(y)
-        if known is not None and known.min() < 0:
-            raise ValueError(f"y has a negative value ({known.min()}): Poisson wants counts or rates ≥ 0.")
+        values = checks.concrete(y)
+        if values is not None and values.min() < 0:
+            raise ValueError(f"y has a negative value ({values.min()}): Poisson wants counts or rates ≥ 0.")

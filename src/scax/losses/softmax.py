@@ -58,7 +58,7 @@ class Softmax(Loss):
         return jax.nn.one_hot(y, k) if y.ndim == 1 else y
 
     def check(self, y, k):
-        shape, known = jnp.shape(y), checks.concrete(y)
+        shape, values = jnp.shape(y), checks.concrete(y)
         if k < 2:
             raise ValueError(f"Softmax needs a network with at least 2 outputs, got {k}: use Logistic for two classes.")
         if len(shape) == 1:
@@ -67,14 +67,14 @@ class Softmax(Loss):
                 raise TypeError(
                     f"y has dtype {kind}: Softmax wants integer class indices [n] or probabilities [n, {k}]."
                 )
-            if known is not None and (known.min() < 0 or known.max() >= k):
+            if values is not None and (values.min() < 0 or values.max() >= k):
                 raise ValueError(
-                    f"y has class indices from {known.min()} to {known.max()} but the network has {k} outputs: "
+                    f"y has class indices from {values.min()} to {values.max()} but the network has {k} outputs: "
                     f"classes must be 0 … {k - 1}."
                 )
             return
         super().check(y, k)
-        if known is not None and (known.min() < 0 or not np.allclose(known.sum(axis=1), 1, atol=1e-4)):
+        if values is not None and (values.min() < 0 or not np.allclose(values.sum(axis=1), 1, atol=1e-4)):
             raise ValueError("y has rows that are not probabilities: each row of y must be ≥ 0 and sum to 1.")
 
 

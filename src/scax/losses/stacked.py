@@ -44,8 +44,8 @@ class StackedLoss(Loss):
 
     def remainder(self, z, y):
         remainders = [(own, loss.remainder(u, v)) for own, loss, u, v in self._each(z, y)]
-        known = [_padded(jnp.where(own[:, None], r, 0), z.shape[1]) for own, r in remainders if r is not None]
-        return sum(known[1:], start=known[0]) if known else None
+        parts = [_padded(jnp.where(own[:, None], r, 0), z.shape[1]) for own, r in remainders if r is not None]
+        return sum(parts[1:], start=parts[0]) if parts else None
 
     def _each(self, z, y):
         """(which rows are its own, loss, its outputs, its targets) of every term."""

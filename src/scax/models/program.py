@@ -29,11 +29,11 @@ class Leaves:
 
     @staticmethod
     def of(params: PyTree) -> "Leaves":
-        found, treedef = jax.tree_util.tree_flatten_with_path(params)
+        leaves, treedef = jax.tree_util.tree_flatten_with_path(params)
         kind = lambda leaf: getattr(leaf, "dtype", np.dtype(bool))
-        places = tuple(i for i, (_, leaf) in enumerate(found) if jnp.issubdtype(kind(leaf), jnp.floating))
-        names = tuple("params" + jax.tree_util.keystr(found[i][0]) for i in places)
-        return Leaves(treedef, tuple(leaf for _, leaf in found), places, names)
+        places = tuple(i for i, (_, leaf) in enumerate(leaves) if jnp.issubdtype(kind(leaf), jnp.floating))
+        names = tuple("params" + jax.tree_util.keystr(leaves[i][0]) for i in places)
+        return Leaves(treedef, tuple(leaf for _, leaf in leaves), places, names)
 
     @property
     def arrays(self) -> list:

@@ -81,14 +81,14 @@ def new(shape: Sequence[int], fixed: bool) -> Axes:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class ProgramAxes:
     """The axes of every value of a program, and what its products make."""
 
     axes: list[Axes]
     neurons: int
 
 
-def find(program: Program, written: bool = False) -> Found:
+def find(program: Program, written: bool = False) -> ProgramAxes:
     """Read the program once. `neurons` are the outputs of products of data with parameters that a later one reads.
 
     `written`: sizes that come from nowhere but a broadcast are numbers in the program, and fixed.
@@ -96,25 +96,27 @@ def find(program: Program, written: bool = False) -> Found:
     axes: list[Axes] = [()] * len(program.shapes)
     #: for values that depend on x, the products they come from directly
     origin: dict[int, set[int]] = {program.x: set()}
-    made: dict[int, int] = {}
+    outputs: dict[int, int] = {}
     read: set[int] = set()
     for i in [*range(program.x + 1), *program.constants]:
         axes[i] = new(program.shapes[i], i in program.constants)
     for place, step in enumerate(program.steps):
         shapes = [program.shapes[i] for i in step.gives]
-        for i, given in zip(step.gives, _given(step, [axes[i] for i in step.takes], shapes, written), strict=True):
-            axes[i] = given
+        for i, output in zip(
+            step.gives, _output_axes(step, [axes[i] for i in step.takes], shapes, written), strict=True
+        ):
+            axes[i] = output
         sources = [origin[i] for i in step.takes if i in origin]
         reached = set().union(*sources)
         if step.name in PRODUCTS and len(sources) == 1:
             kernel = next(k for k, i in enumerate(step.takes) if i not in origin)
-            made[place] = math.prod(program.shapes[step.takes[kernel]][d] for d in _free(step, kernel))
+            outputs[place] = math.prod(program.shapes[step.takes[kernel]][d] for d in _free(step, kernel))
             read, reached = read | reached, {place}
         if sources:
             origin |= dict.fromkeys(step.gives, reached)
     unread = set(range(program.x)).difference(*(step.takes for step in program.steps))
     fix(*(axis for i in (*program.outputs, *unread) for axis in axes[i]))
-    return Found(axes, sum(made[place] for place in read))
+    return ProgramAxes(axes, sum(outputs[place] for place in read))
 
 
 def contracted(step: Step) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -139,37 +141,37 @@ def _free(step: Step, factor: int) -> list[int]:
     return [d for d in range(n) if d not in contract[factor] and d not in batch[factor]]
 
 
-def _given(step: Step, taken: list[Axes], shapes: list[tuple[int, ...]], written: bool) -> list[Axes]:
+def _output_axes(step: Step, inputs: list[Axes], shapes: list[tuple[int, ...]], written: bool) -> list[Axes]:
     """The axes of a step's outputs, those of its inputs tied or fixed on the way."""
     eqn, name = step.eqn, step.name
     if name in ELEMENTWISE:
-        return [_joined([axes for axes in taken if len(axes) == len(shapes[0])])]
+        return [_joined([axes for axes in inputs if len(axes) == len(shapes[0])])]
     if by_features(step):
-        return [_product(step, taken[0], taken[1], shapes[0])]
+        return [_product(step, inputs[0], inputs[1], shapes[0])]
     if name in REDUCTIONS:
         gone = eqn.params["axes"]
-        fix(*(taken[0][d] for d in gone))
-        return [tuple(axis for d, axis in enumerate(taken[0]) if d not in gone)]
+        fix(*(inputs[0][d] for d in gone))
+        return [tuple(axis for d, axis in enumerate(inputs[0]) if d not in gone)]
     if name == "transpose":
-        return [tuple(taken[0][d] for d in eqn.params["permutation"])]
+        return [tuple(inputs[0][d] for d in eqn.params["permutation"])]
     if name in ("squeeze", "expand_dims", "reshape"):
-        return [_reshaped(taken[0], shapes[0])]
+        return [_reshaped(inputs[0], shapes[0])]
     if name == "broadcast_in_dim":
-        source = dict(zip(eqn.params["broadcast_dimensions"], taken[0], strict=True))
+        source = dict(zip(eqn.params["broadcast_dimensions"], inputs[0], strict=True))
         return [tuple(source.get(d) or axis for d, axis in enumerate(new(shapes[0], written)))]
     if name == "stack":
         (beside,), at = new(shapes[0][eqn.params["axis"] :][:1], fixed=True), eqn.params["axis"]
-        joined = _joined(taken)
+        joined = _joined(inputs)
         return [(*joined[:at], beside, *joined[at:])]
     acted = _acted(step)
     if acted is None:
-        fix(*(axis for axes in taken for axis in axes))
+        fix(*(axis for axes in inputs for axis in axes))
         return [new(shape, fixed=True) for shape in shapes]
-    operands = [axes for axes in taken if len(axes) == len(shapes[0])]
+    operands = [axes for axes in inputs if len(axes) == len(shapes[0])]
     fix(*(axes[d] for axes in operands for d in acted))
-    kept = _joined([tuple(() if d in acted else axis for d, axis in enumerate(axes)) for axes in operands])
-    made = [new(shape, fixed=True) for shape in shapes]
-    return [tuple(axes[d] if d in acted else axis for d, axis in enumerate(kept)) for axes in made]
+    joined = _joined([tuple(() if d in acted else axis for d, axis in enumerate(axes)) for axes in operands])
+    outputs = [new(shape, fixed=True) for shape in shapes]
+    return [tuple(axes[d] if d in acted else axis for d, axis in enumerate(joined)) for axes in outputs]
 
 
 def _joined(operands: list[Axes]) -> Axes:
@@ -192,20 +194,20 @@ def _product(step: Step, left: Axes, right: Axes, shape: tuple[int, ...]) -> Axe
         return (*shared, *(left[d] for d in _free(step, 0)), *(right[d] for d in _free(step, 1)))
     numbers = step.eqn.params["dimension_numbers"]
     fix(*(left[d] for d in numbers.lhs_spec[2:]), *(right[d] for d in numbers.rhs_spec[2:]))
-    made = list(new(shape, fixed=True))
-    made[numbers.out_spec[0]] = left[numbers.lhs_spec[0]]
-    made[numbers.out_spec[1]] = right[numbers.rhs_spec[0]]
-    return tuple(made)
+    axes = list(new(shape, fixed=True))
+    axes[numbers.out_spec[0]] = left[numbers.lhs_spec[0]]
+    axes[numbers.out_spec[1]] = right[numbers.rhs_spec[0]]
+    return tuple(axes)
 
 
-def _reshaped(taken: Axes, shape: tuple[int, ...]) -> Axes:
+def _reshaped(inputs: Axes, shape: tuple[int, ...]) -> Axes:
     """Flattened, a set of units is part of a longer axis. Where a reshape splits one, into heads for example, the
     program has their number, and they are fixed."""
-    before = whole(u for axis in taken for u in axis)
-    given = new(shape, fixed=False)
-    tie(before, (u for axis in given for u in axis))
+    before = whole(u for axis in inputs for u in axis)
+    after = new(shape, fixed=False)
+    tie(before, (u for axis in after for u in axis))
     fix(*(split for units in before if len(split := whole((units,))) > 1))
-    return given
+    return after
 
 
 def _acted(step: Step) -> set[int] | None:
@@ -219,7 +221,7 @@ def _acted(step: Step) -> set[int] | None:
         return {p["axis"]}
     if step.name == "slice":
         sizes = zip(step.eqn.invars[0].aval.shape, step.eqn.outvars[0].aval.shape, strict=True)
-        return {d for d, (old, kept) in enumerate(sizes) if old != kept}
+        return {d for d, (before, after) in enumerate(sizes) if before != after}
     if step.name == "pad":
         return {d for d, added in enumerate(p["padding_config"]) if any(added)}
     if step.name in WINDOWS:

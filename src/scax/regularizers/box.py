@@ -32,13 +32,13 @@ class Box(Regularizer):
         return jnp.where(inside, 0.0, jnp.inf).astype(w.dtype)
 
     def validate_start(self, w):
-        known, bound = checks.concrete(w), checks.concrete(self.bound)
-        if known is None or bound is None:
+        values, bound = checks.concrete(w), checks.concrete(self.bound)
+        if values is None or bound is None:
             return self.project(w)
         slack = 8 * jnp.finfo(w.dtype).eps
-        if np.abs(known).max() > bound.min() * (1 + slack):
+        if np.abs(values).max() > bound.min() * (1 + slack):
             raise ValueError(
-                f"params has weights up to {np.abs(known).max():.3g} in size, outside Box({bound.min():.3g}): "
+                f"params has weights up to {np.abs(values).max():.3g} in size, outside Box({bound.min():.3g}): "
                 "start from weights inside, e.g. jax.tree.map(lambda w: jnp.clip(w, -bound, bound), params), or "
                 "widen the box."
             )

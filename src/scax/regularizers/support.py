@@ -37,10 +37,10 @@ class Support(Regularizer):
         return ProxDerivative(jnp.asarray(self.free, w.dtype))
 
     def validate_start(self, w):
-        known, free = checks.concrete(w), checks.concrete(self.free)
-        if known is None or free is None:
+        values, free = checks.concrete(w), checks.concrete(self.free)
+        if values is None or free is None:
             return self.project(w)
-        if stray := int(np.count_nonzero(np.where(free, 0, known))):
+        if stray := int(np.count_nonzero(np.where(free, 0, values))):
             raise ValueError(f"params has {stray} of the weights that Support holds at zero: set them to 0.0 first.")
         return w
 

@@ -30,7 +30,7 @@ class Shared(Linearization):
     def __init__(self, own: Structured | Dense, n: int, axis: str, units: int):
         """n rows, of which `own` are this device's."""
         self.own, self.axis, self.unit, self.size = own, axis, (jax.lax.axis_index(axis), units), own.size
-        layers, held = (own.layers, own.leaves) if isinstance(own, Structured) else ({}, ())
+        layers, leaves = (own.layers, own.leaves) if isinstance(own, Structured) else ({}, ())
         met = [a for uses in layers.values() for use in uses for a in (use.inputs, use.sensitivities) if a is not None]
         rest = own if isinstance(own, Dense) else own.columns
         few = [] if rest is None or rest.size > FEW else [rest.matrix]
@@ -45,7 +45,7 @@ class Shared(Linearization):
             for leaf, uses in layers.items()
         }
         self.parts: dict[int, _Cut | _Tied] = {
-            leaf: (_Cut(uses[0], held[leaf], self.unit) if len(uses) == 1 else _Tied(uses, held[leaf], self.unit))
+            leaf: (_Cut(uses[0], leaves[leaf], self.unit) if len(uses) == 1 else _Tied(uses, leaves[leaf], self.unit))
             for leaf, uses in self.layers.items()
         }
         self.rest = None

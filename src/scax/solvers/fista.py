@@ -51,14 +51,14 @@ class Fista(Solver):
         lin, datafit, dtype = surrogate.lin, surrogate.datafit, surrogate.w.dtype
         z0, jvp = lin.outputs, jax.jit(lin.jvp)  # traced once, used often
         tolerance = attainable(self.tolerance, dtype)
-        here = datafit.value(z0) + surrogate.regularizer.nonsmooth(surrogate.w)  # the surrogate at δ = 0
+        at_zero = datafit.value(z0) + surrogate.regularizer.nonsmooth(surrogate.w)  # the surrogate at δ = 0
 
         def gap_at(delta):
             """The relative duality gap at δ, and whether it is small enough."""
             z = z0 + jvp(delta)
             primal = surrogate.value(delta)
             gap = jnp.maximum(primal - surrogate.dual(datafit.gradient(z), z), 0)
-            return relative_gap(gap, primal, here, tolerance, self.enough)
+            return relative_gap(gap, primal, at_zero, tolerance, self.enough)
 
         def descend(state: _Iterate) -> _Iterate:
             z = z0 + jvp(state.ahead)

@@ -97,7 +97,7 @@ class Semismooth(Solver):
         scale = jnp.sum(magnitude**2 * lin.row_squares())  # ‖FJ‖² and more
         curvature = 2 * surrogate.curvature
         tiny = jnp.finfo(dtype).tiny
-        here = datafit.value(z0) + surrogate.regularizer.nonsmooth(w)  # the surrogate at δ = 0
+        at_zero = datafit.value(z0) + surrogate.regularizer.nonsmooth(w)  # the surrogate at δ = 0
         least = jnp.where(curvature > 16 * eps * scale, 0, jnp.sqrt(eps) * scale).astype(dtype)  # of σ
 
         def total(prox: _Proximal):
@@ -133,7 +133,7 @@ class Semismooth(Solver):
             left = jnp.where(prox.sigma > 0, left, 0)
             size = jnp.maximum(jnp.abs(primal), tiny)
             share = jnp.where(count > 0, self.enough, 0.0)
-            relative, solved = relative_gap(gap + left, primal, here, tolerance, share)
+            relative, solved = relative_gap(gap + left, primal, at_zero, tolerance, share)
             around = (prox.sigma > 0) & (gap <= 0.1 * jnp.maximum(left, tolerance * size)) & ~solved
             return _Iterate(point, rows, prox, relative, solved, count, stuck), around
 
@@ -174,17 +174,17 @@ class Semismooth(Solver):
                 lambda c: ~c[2] & (c[0] > SHORTEST), halve, (jnp.full((), 2, dtype), point, jnp.asarray(False))
             )
             failed = ~rises
-            kept = jax.tree.map(lambda a, b: jnp.where(failed, b, a), new, point)
+            reached = jax.tree.map(lambda a, b: jnp.where(failed, b, a), new, point)
             # a step as short as this: kinks of the dual lie too close together, more curvature spreads them
             hard = (t <= SHORTEST) & (prox.sigma < scale)
-            following, around = assess(kept, prox, state.count + 1, failed & ~hard)
+            following, around = assess(reached, prox, state.count + 1, failed & ~hard)
             lower = jnp.where(prox.sigma / 10 < jnp.maximum(curvature, tiny), 0, prox.sigma / 10)
             sigma = jnp.where(hard, jnp.maximum(10 * prox.sigma, 1e-3 * scale), jnp.maximum(lower, least))
-            center = jnp.where(hard, prox.center, kept.delta)
+            center = jnp.where(hard, prox.center, reached.delta)
 
             def changed():
                 other = _Proximal(sigma.astype(dtype), center)
-                return assess(at(kept.z, other), other, state.count + 1, jnp.asarray(False))[0]
+                return assess(at(reached.z, other), other, state.count + 1, jnp.asarray(False))[0]
 
             return jax.lax.cond((around | hard) & ~following.solved, changed, lambda: following)
 

@@ -166,12 +166,12 @@ def _read_head(file: BinaryIO, kind: str | None, path: Path) -> _Head:
     meta = header.pop("__metadata__", None)
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         raise FileError(f"{path} is not a file that scax has written: check the name.")
-    found = _whole(meta.get("version"))
-    if found is None or found < 1:
+    version = _whole(meta.get("version"))
+    if version is None or version < 1:
         raise _damaged(path, "its version is unreadable")
-    if found > VERSION:
+    if version > VERSION:
         raise FileError(
-            f"{path} was written by a newer scax (file format {found}; this one reads up to {VERSION}). "
+            f"{path} was written by a newer scax (file format {version}; this one reads up to {VERSION}). "
             "Upgrade: pip install --upgrade scax."
         )
     if kind is not None and meta.get("kind") != kind:

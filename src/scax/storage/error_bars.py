@@ -101,12 +101,12 @@ class ErrorBars:
 
     def relative_noise(self, x: np.ndarray) -> np.ndarray:
         """e²ᵑ [n, k], how much larger the noise is here than σ²."""
-        found = np.ones((len(x), len(self.temperature)))
-        seen = features(self.members[0][0], x) if any(self.spreads) else None
+        factors = np.ones((len(x), len(self.temperature)))
+        inputs = features(self.members[0][0], x) if any(self.spreads) else None
         for j, spread in enumerate(self.spreads):
-            if spread is not None and seen is not None:
-                found[:, j] = np.exp(2 * spread.log(seen))
-        return found
+            if spread is not None and inputs is not None:
+                factors[:, j] = np.exp(2 * spread.log(inputs))
+        return factors
 
     @_as_the_network
     def interval(self, x: np.ndarray, coverage: float) -> np.ndarray:

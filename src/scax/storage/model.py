@@ -266,8 +266,8 @@ def load(path: str | os.PathLike) -> Model:
         layers = tuple(
             (contents.arrays[f"layers.{i}.weight"], contents.arrays[f"layers.{i}.bias"]) for i in range(count)
         )
-        found = contents.description["preprocess"]
-        preprocess = None if found is None else Preprocess.from_json(found)
+        description = contents.description["preprocess"]
+        preprocess = None if description is None else Preprocess.from_json(description)
         bars = contents.description.get("error_bars")
         bars = None if bars is None else ErrorBars.from_arrays(bars, contents.arrays)
         model = Model(layers, about["activation"], about["output"], about["link"], preprocess, dict(info), bars)

@@ -244,15 +244,15 @@ def read_path(folder: Path) -> PathSummary | None:
     path = folder / PATH
     if not _is_there(path):
         return None
-    found = _read(path, PathSummary)
-    count = len(found["strengths"])
+    data = _read(path, PathSummary)
+    count = len(data["strengths"])
     for name in ("loss", "error", "weights", "neurons", "inputs"):
-        _require(path, len(found[name]) == count, f"{name} has {len(found[name])} entries for {count} strengths")
+        _require(path, len(data[name]) == count, f"{name} has {len(data[name])} entries for {count} strengths")
     for name in ("best", "chosen"):
-        _require(path, found[name] < count, f"{name} is {found[name]}, and there are {count} strengths")
-    names = range(len(found["names"]))
-    _require(path, all(i in names for row in found["inputs"] for i in row), "inputs has numbers without a name")
-    return found
+        _require(path, data[name] < count, f"{name} is {data[name]}, and there are {count} strengths")
+    names = range(len(data["names"]))
+    _require(path, all(i in names for row in data["inputs"] for i in row), "inputs has numbers without a name")
+    return data
 
 
 def read_results(folder: Path) -> TrainResults | None:
@@ -260,43 +260,43 @@ def read_results(folder: Path) -> TrainResults | None:
     path = folder / RESULTS
     if not _is_there(path):
         return None
-    found = _read(path, TrainResults)
-    _require(path, len(found["network"]) > 1, "network has no layers")
-    _require(path, type(found["final"].get("step")) is int, "final has no step")
-    if "outputs" in found:
-        _require(path, "truth" in found, "it has outputs and no truth")
-        _check_outputs(path, found["outputs"], found.get("truth", []), found["network"][-1], found["task"])
-    if "intervals" in found:
-        ends, shown = found["intervals"], len(found.get("truth", []))
+    data = _read(path, TrainResults)
+    _require(path, len(data["network"]) > 1, "network has no layers")
+    _require(path, type(data["final"].get("step")) is int, "final has no step")
+    if "outputs" in data:
+        _require(path, "truth" in data, "it has outputs and no truth")
+        _check_outputs(path, data["outputs"], data.get("truth", []), data["network"][-1], data["task"])
+    if "intervals" in data:
+        ends, shown = data["intervals"], len(data.get("truth", []))
         _require(path, len(ends["lower"]) == len(ends["upper"]) == shown, "intervals has not two bounds for each row")
         _require(path, len(ends["levels"]) == len(ends["covered"]) > 0, "intervals has not one share for each level")
-    if "calibration" in found:
-        bins = found["calibration"]["bins"]
+    if "calibration" in data:
+        bins = data["calibration"]["bins"]
         _require(path, len(bins) == 2 and all(len(b) == 3 for part in bins for b in part), "calibration has odd bins")
         for name in ("log_loss", "error"):
-            _require(path, len(found["calibration"][name]) == 2, f"calibration has not two values of {name}")
-    return found
+            _require(path, len(data["calibration"][name]) == 2, f"calibration has not two values of {name}")
+    return data
 
 
 def read_comparison(folder: Path) -> Comparison:
     path = folder / RESULTS
     if not _is_there(path):
         raise RunFolderError(f"{folder} is not a run folder: give one that `scax compare` or `scax train` made.")
-    found = _read(path, Comparison)
-    methods, repeats, ends = found["methods"], found["settings"]["repeats"], found["ends"]
-    _require(path, bool(methods) and bool(ends) and len(found["network"]) > 1, "methods, ends or network is empty")
+    data = _read(path, Comparison)
+    methods, repeats, ends = data["methods"], data["settings"]["repeats"], data["ends"]
+    _require(path, bool(methods) and bool(ends) and len(data["network"]) > 1, "methods, ends or network is empty")
     _require(path, all(a < b for a, b in itertools.pairwise(ends)), "ends does not rise")
-    _require(path, all(0 <= i < repeats for i in found["one_class"]), "one_class has numbers that are no repeat")
-    classes = len(found["dataset"]["classes"])
-    _require(path, found["task"] != "multiclass" or classes >= found["network"][-1], "classes has too few names")
+    _require(path, all(0 <= i < repeats for i in data["one_class"]), "one_class has numbers that are no repeat")
+    classes = len(data["dataset"]["classes"])
+    _require(path, data["task"] != "multiclass" or classes >= data["network"][-1], "classes has too few names")
     for name, method in methods.items():
         where = f"methods.{name[:40]}"
         for what in ("objective", "score"):
             _require(path, len(method[what]) == repeats, f"{where}.{what} has not one value per repeat")
         _check_curves(path, where, method["curves"], repeats, len(ends))
         _require(path, name != "sca" or {"damping", "accepted"} <= set(method["curves"]), f"{where} has no damping")
-        _check_outputs(path, method["outputs"], found["truth"], found["network"][-1], found["task"], where)
-    return found
+        _check_outputs(path, method["outputs"], data["truth"], data["network"][-1], data["task"], where)
+    return data
 
 
 def _check_curves(path: Path, where: str, curves: Curves, repeats: int, ends: int) -> None:

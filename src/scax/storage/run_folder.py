@@ -91,8 +91,8 @@ def remove_stale(parent: Path) -> int:
         return 0
     removed = 0
     with os.scandir(parent) as entries:
-        found = [Path(e.path) for e in entries if _ASIDE.fullmatch(e.name) and e.is_dir(follow_symlinks=False)]
-    for folder in found:
+        leftovers = [Path(e.path) for e in entries if _ASIDE.fullmatch(e.name) and e.is_dir(follow_symlinks=False)]
+    for folder in leftovers:
         with contextlib.suppress(OSError, RunFolderError):
             if not (folder / LOCK).exists():
                 folder.rmdir()  # its process was killed, or has not come to lock it: then it makes another

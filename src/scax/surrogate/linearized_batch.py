@@ -54,8 +54,8 @@ class LinearizedBatch:
 
     def with_weights(self, weights: Float[Array, "terms"]) -> "LinearizedBatch":
         """The same with other weights of the terms."""
-        here = dataclasses.replace(self, shares=self.problem.shares(self.batch, self.w.dtype, weights), sampled=None)
-        return here if self.sampled is None else here._with(self.sampled.lin)
+        other = dataclasses.replace(self, shares=self.problem.shares(self.batch, self.w.dtype, weights), sampled=None)
+        return other if self.sampled is None else other._with(self.sampled.lin)
 
     def term_losses(self) -> dict[str, Float[Array, ""]]:
         """Each term's average loss at w_n, without its weight."""

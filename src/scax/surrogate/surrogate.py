@@ -153,19 +153,19 @@ AnySurrogate = Surrogate | LinearSurrogate | QuadraticSurrogate
 
 
 def build_surrogate(
-    here: LinearizedBatch, proposal: Proposal, memory: Vector | None, carried: Vector | None
+    linearized: LinearizedBatch, proposal: Proposal, memory: Vector | None, carried: Vector | None
 ) -> Surrogate:
     """The convex problem of a step; memory is d and carried δ_prev, None where absent."""
-    problem, w, ρ = here.problem, here.w, proposal.averaging
-    datafit, lin = Datafit(problem.loss, here.targets, ρ * here.shares), here.lin
-    if here.pairs is not None and problem.manifold is not None:
-        datafit = datafit.with_rows(jnp.asarray(problem.manifold.strength * here.pairs.weight, w.dtype))
-        lin = WithPairs(lin, here.pairs, here.batch.size)
+    problem, w, ρ = linearized.problem, linearized.w, proposal.averaging
+    datafit, lin = Datafit(problem.loss, linearized.targets, ρ * linearized.shares), linearized.lin
+    if linearized.pairs is not None and problem.manifold is not None:
+        datafit = datafit.with_rows(jnp.asarray(problem.manifold.strength * linearized.pairs.weight, w.dtype))
+        lin = WithPairs(lin, linearized.pairs, linearized.batch.size)
     regularizer = problem.regularizer.majorizer(w)
     past = None if memory is None else (1 - ρ) * memory
-    if here.sampled is not None:  # ρ (∇ᵀδ + ½ Σ s ‖CJδ‖²)
-        lin, slope = here.sampled.lin, ρ * here.sampled.gradient
-        datafit = Datafit(HalfSquare(), jnp.zeros_like(lin.outputs), ρ * here.shares)
+    if linearized.sampled is not None:  # ρ (∇ᵀδ + ½ Σ s ‖CJδ‖²)
+        lin, slope = linearized.sampled.lin, ρ * linearized.sampled.gradient
+        datafit = Datafit(HalfSquare(), jnp.zeros_like(lin.outputs), ρ * linearized.shares)
         past = slope if past is None else past + slope
     center = None if carried is None else proposal.carry * carried  # βδ_prev
     if not isinstance(proposal.memory, CurvatureMemory) or proposal.memory_weight is None:
@@ -179,25 +179,25 @@ def build_surrogate(
 
 
 def build_quadratic_surrogate(
-    here: LinearizedBatch, proposal: Proposal, memory: Vector | None, carried: Vector | None
+    linearized: LinearizedBatch, proposal: Proposal, memory: Vector | None, carried: Vector | None
 ) -> QuadraticSurrogate:
     """The same beside the matrix of past curvature: A holds this batch with the share s, so that JᵀWJ + ςA_{n−1} is
     A_n/s."""
     assert isinstance(proposal.memory, CurvatureMatrix)
-    regularizer = here.problem.regularizer.majorizer(here.w)
-    rest = _rest(here.w, regularizer, proposal.damping, here.gradient(), None)
+    regularizer = linearized.problem.regularizer.majorizer(linearized.w)
+    rest = _rest(linearized.w, regularizer, proposal.damping, linearized.gradient(), None)
     return QuadraticSurrogate(rest, proposal.memory.matrix / proposal.memory.share)
 
 
 def build_linear_surrogate(
-    here: LinearizedBatch, proposal: Proposal, memory: Vector | None, carried: Vector | None
+    linearized: LinearizedBatch, proposal: Proposal, memory: Vector | None, carried: Vector | None
 ) -> LinearSurrogate:
     """The same with the loss linearized too: its gradient joins the memory of past ones."""
-    ρ, regularizer = proposal.averaging, here.problem.regularizer.majorizer(here.w)
-    slope = ρ * here.gradient() + here.manifold_gradient()
+    ρ, regularizer = proposal.averaging, linearized.problem.regularizer.majorizer(linearized.w)
+    slope = ρ * linearized.gradient() + linearized.manifold_gradient()
     past = slope if memory is None else (1 - ρ) * memory + slope
     center = None if carried is None else proposal.carry * carried
-    return _rest(here.w, regularizer, proposal.damping, past, center)
+    return _rest(linearized.w, regularizer, proposal.damping, past, center)
 
 
 def _rest(w: Vector, regularizer: Regularizer, damping, past: Vector | None, carried: Vector | None) -> LinearSurrogate:

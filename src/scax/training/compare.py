@@ -124,8 +124,8 @@ def spread(steps: int, records: int) -> np.ndarray:
 def _fold(net: MLP, x: np.ndarray, y: np.ndarray, task: str, settings: Settings, repeat: int) -> Fold:
     rng = np.random.default_rng([settings.seed, repeat])
     order = rng.permutation(len(x))
-    held = round(settings.test_share * len(x))
-    test, train = order[:held], order[held:]
+    test_rows = round(settings.test_share * len(x))
+    test, train = order[:test_rows], order[test_rows:]
     x = (x - x[train].mean(0)) / np.where((sd := x[train].std(0)) > 0, sd, 1)
     center, unit = 0.0, 1.0
     if task == "regression":
@@ -209,9 +209,9 @@ class _Runs:
 
     def _curves(self, fold: Fold, record: dict[str, np.ndarray]) -> dict[str, list]:
         y = np.asarray(fold.test.y)[:WATCHED]
-        kept = {k: _plain(v) for k, v in record.items() if k != "outputs"}
-        kept["score"] = _plain([score(self.task, z, y, fold.unit) for z in record["outputs"]])
-        return kept
+        plain = {k: _plain(v) for k, v in record.items() if k != "outputs"}
+        plain["score"] = _plain([score(self.task, z, y, fold.unit) for z in record["outputs"]])
+        return plain
 
     def timed(self) -> float:
         """Seconds of one whole run of the compiled loop, measured only once at its end."""

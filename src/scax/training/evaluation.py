@@ -83,8 +83,8 @@ class Objective:
 
 def term_weights(method: Any, state: Any) -> Array | None:
     """ω of the terms at a state, where a rule changes them."""
-    known = getattr(getattr(state, "rules", None), "weights", None)
-    return None if known is None else known.values
+    weights = getattr(getattr(state, "rules", None), "weights", None)
+    return None if weights is None else weights.values
 
 
 def spread_rows(batch: Any, count: int) -> Any:

@@ -100,10 +100,10 @@ def path(
         raise ValueError(f"strengths must be a list of at least one number, got {strengths!r}.")
     checks.nonnegative("strengths", order)
     order = np.sort(order)
-    held = problem.ready(params, validation)
+    held_out_batch = problem.ready(params, validation)
     stir = jax.random.key(0) if key is None else key
-    share = np.asarray(held.shares(float), np.float64)
-    rows, found, kept, alive = [], [], [], []
+    share = np.asarray(held_out_batch.shares(float), np.float64)
+    rows, networks, weights, neurons = [], [], [], []
     for i, strength in enumerate(order):
         scaled = dataclasses.replace(problem, regularizer=scale(problem.regularizer, strength))
         length = (4 * steps if first_steps is None else first_steps) if i == 0 else steps
@@ -119,11 +119,11 @@ def path(
                 scaled, params, data, steps=longer, batch_size=batch_size, key=sub, options=options
             )
         w = problem.layout(params).flatten(network)
-        found.append(network)
-        rows.append(np.asarray(_losses(problem, network, held), np.float64))
-        kept.append(int(jnp.sum(w != 0)) if count is None else count(network))
-        alive.append(_alive(problem.regularizer, w))
-        record = {"strength": float(strength), "loss": float(rows[-1] @ share), "weights": kept[-1]}
+        networks.append(network)
+        rows.append(np.asarray(_losses(problem, network, held_out_batch), np.float64))
+        weights.append(int(jnp.sum(w != 0)) if count is None else count(network))
+        neurons.append(_alive(problem.regularizer, w))
+        record = {"strength": float(strength), "loss": float(rows[-1] @ share), "weights": weights[-1]}
         if on_record is not None and on_record(record) is True:
             break
     order = order[: len(rows)]
@@ -135,7 +135,7 @@ def path(
     error = np.sqrt(((difference - excess[:, None]) ** 2) @ share**2)
     enough = np.flatnonzero((excess <= error) & (np.arange(len(order)) >= best))
     suggested = int(enough[-1]) if len(enough) else best
-    return Path(order, loss, excess, error, np.asarray(kept), np.asarray(alive), tuple(found), best, suggested)
+    return Path(order, loss, excess, error, np.asarray(weights), np.asarray(neurons), tuple(networks), best, suggested)
 
 
 def scale(regularizer: Regularizer, strength: float) -> Regularizer:

@@ -24,9 +24,9 @@ HOPELESS = 0.5
 def set_aside(rows: Batch, seed: int) -> tuple[tuple, tuple]:
     """(rows to train on, rows to judge by), drawn from the seed."""
     shuffled = np.random.default_rng(seed).permutation(rows.x.shape[0])
-    held, rest = np.split(shuffled, [max(1, round(FRACTION * len(shuffled)))])
+    validation, train = np.split(shuffled, [max(1, round(FRACTION * len(shuffled)))])
     part = lambda places: (rows.x[places], rows.y[places])
-    return part(rest), part(held)
+    return part(train), part(validation)
 
 
 def chosen(

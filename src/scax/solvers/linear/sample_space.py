@@ -52,10 +52,10 @@ class SampleSpace(Space):
     def residual(self, point, slope):
         # At θ = 1 the gradient is Jᵀ(∇Φ + 2μu): its norm, and those of its two terms, through K.
         theta, u = point
-        force, held = slope, 2 * self.mu * u
+        force, proximal = slope, 2 * self.mu * u
         if self.shape[0] > self.lin.samples:
-            force, held = slope.at[self.lin.samples :].set(0), held + slope.at[: self.lin.samples].set(0)
-        parts = jnp.stack([force + held, force, held])
+            force, proximal = slope.at[self.lin.samples :].set(0), proximal + slope.at[: self.lin.samples].set(0)
+        parts = jnp.stack([force + proximal, force, proximal])
         gap, *terms = jnp.sqrt(jnp.maximum(jnp.einsum("pnk,pnk->p", parts, jax.vmap(self._gram)(parts)), 0))
         missing = 0.0 if isinstance(theta, float) else jnp.abs(theta - 1) * jnp.linalg.norm(self.h)
         return (gap + missing) / jnp.maximum(sum(terms) + missing, jnp.finfo(u.dtype).tiny)

@@ -45,9 +45,9 @@ class WeightSpace(Space):
 
 def stationarity(vjp, slope, samples: int, delta, h, mu):
     """‖Jᵀ∇Φ + 2μδ − 2h‖ / (‖Jᵀ∇Φ‖ + 2μ‖δ‖ + 2‖h‖), the rows of ∇Φ that are no samples beside 2μδ; vjp is Jᵀ·."""
-    norm, force, held = jnp.linalg.norm, slope, 2 * mu * delta
+    norm, force, proximal = jnp.linalg.norm, slope, 2 * mu * delta
     if slope.shape[0] > samples:
-        force, held = slope.at[samples:].set(0), held + vjp(slope.at[:samples].set(0))
+        force, proximal = slope.at[samples:].set(0), proximal + vjp(slope.at[:samples].set(0))
     force = vjp(force)
-    total = norm(force) + norm(held) + 2 * norm(h)
-    return norm(force + held - 2 * h) / jnp.maximum(total, jnp.finfo(delta.dtype).tiny)
+    total = norm(force) + norm(proximal) + 2 * norm(h)
+    return norm(force + proximal - 2 * h) / jnp.maximum(total, jnp.finfo(delta.dtype).tiny)
