@@ -16,6 +16,7 @@ import pytest
 from scax import MLP
 from scax import compact as scax_compact
 from scax.storage import load, read
+from scax.training.strength import in_use
 
 from .tables import lines, regression
 
@@ -410,7 +411,7 @@ def test_a_strength_is_found(scax):
     # or right after it was: training goes on from the network on the path
     session = sessions.start(Path("between"), config, *survey(config), "scax train")
     assert session.choose(lambda record: None, lambda: False)
-    begun = sessions.in_use(session.net, session.carry.state.params)
+    begun = in_use(session.net, session.carry.state.params)
     assert begun["weights"] == path["weights"][path["chosen"]] < results["weights"]
     for damaged in ([], path | {"chosen": 99}):
         written = Path("between/path.json").read_text()

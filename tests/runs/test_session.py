@@ -11,7 +11,9 @@ import pytest
 from scax.runs import session as sessions
 from scax.runs.config import TrainConfig
 from scax.runs.reading import survey
+from scax.runs.results import finish
 from scax.storage import load
+from scax.storage.run_files import MODEL
 from scax.storage.run_folder import RunFolderError
 
 STEPS = 30
@@ -76,12 +78,12 @@ def test_records_after_the_checkpoint_are_written_again(begin):
 def test_the_best_or_the_last_becomes_the_model(begin, keep):
     session = begin("run", keep=keep)
     go(session)
-    results = session.finish()
-    assert session.kept == keep
+    results = finish(session)
+    assert session.keep == keep
     records = sessions.read_metrics(session.folder)
     chosen = min(records, key=lambda r: r["validation_loss"]) if keep == "best" else records[-1]
     assert results["final"]["step"] == chosen["step"]
-    weights = load(session.folder / sessions.MODEL).params
+    weights = load(session.folder / MODEL).params
     expected = session.best.params if keep == "best" else session.method.solution(session.carry.state)
     sums = lambda tree: sorted(float(np.sum(np.asarray(leaf))) for leaf in jax.tree.leaves(tree))
     np.testing.assert_allclose(sums(weights), sums(expected), rtol=1e-6)

@@ -19,7 +19,7 @@ from ..storage.run_folder import FORMAT, environment
 from ..tables import Preprocess, open_table
 from ..tables.bundled import BUNDLED, Arrays, bundled
 from ..tables.datasets import REMOTE, find
-from ..training import methods as known
+from ..training import methods as available
 from ..training.compare import Settings, compare
 from . import interrupts
 from .errors import UserError
@@ -31,12 +31,12 @@ MOST_BYTES = 256 << 20  # of the encoded rows of a table: each repeat makes copi
 def methods(wanted: list[str]) -> list[str]:
     """The methods by name, SCA's rivals in the order given."""
     if wanted == ["default"]:
-        return list(known.DEFAULT)
+        return list(available.DEFAULT)
     if wanted == ["all"]:
-        return list(known.LABELS)
+        return list(available.LABELS)
     for name in wanted:
-        if name not in known.LABELS:
-            raise UserError(f"--methods: {name!r} is not known.{near(name, known.LABELS)}")
+        if name not in available.LABELS:
+            raise UserError(f"--methods: {name!r} is not known.{near(name, available.LABELS)}")
     return list(dict.fromkeys(wanted))
 
 
@@ -52,8 +52,8 @@ def load(table: str, target: str | None, task: str, data_dir: Path | None) -> Ar
             raise UserError(f"{table} is not here yet. Get it: scax datasets fetch {table}")
         return _from_table(table, path, target or about.target, about.task, about.drop, about.header)
     if not Path(table).exists():
-        known = [*BUNDLED, *REMOTE]
-        raise UserError(f"{table!r} is neither a file nor a data set.{near(table, known)}")
+        names = [*BUNDLED, *REMOTE]
+        raise UserError(f"{table!r} is neither a file nor a data set.{near(table, names)}")
     if target is None:
         raise UserError(f"{table}: which column is to be predicted? Give --target.")
     stem = Path(table).name.removesuffix(".gz").rpartition(".")[0] or Path(table).name
@@ -63,11 +63,11 @@ def load(table: str, target: str | None, task: str, data_dir: Path | None) -> Ar
 def _from_table(name: str, path: Path, target: str, task: str, drop: tuple[str, ...], header: bool) -> Arrays:
     """All rows, encoded; each repeat standardizes its own training rows once more."""
     opened = open_table(path, header=header)
-    found = Preprocess.fit(opened, target, task=None if task == "auto" else task, drop=drop)
-    x, y = found.arrays(opened, most=MOST_BYTES)
-    goal = found.schema.target
+    preprocess = Preprocess.fit(opened, target, task=None if task == "auto" else task, drop=drop)
+    x, y = preprocess.arrays(opened, most=MOST_BYTES)
+    goal = preprocess.schema.target
     if goal.task == "regression":
-        return Arrays(name, x.astype(float), found.restore(y), target, "regression")
+        return Arrays(name, x.astype(float), preprocess.restore(y), target, "regression")
     kind = "binary" if len(goal.classes) == 2 else "multiclass"
     return Arrays(name, x.astype(float), y.astype(int), target, kind, tuple(map(str, goal.classes)))
 
@@ -83,14 +83,15 @@ def run(data: Arrays, settings: dict[str, Any], *, quiet: bool, command: str) ->
     )
     with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
         bars = {
-            name: progress.add_task(known.LABELS[name], total=None, runs="compiling") for name in settings["methods"]
+            name: progress.add_task(available.LABELS[name], total=None, runs="compiling")
+            for name in settings["methods"]
         }
 
         def tick(name: str, done: int, total: int) -> None:
             progress.update(bars[name], completed=done, total=total, runs=f"{done}/{total} runs")
             interrupts.check()
 
-        found = compare(data.x, data.y, data.task, Settings(**settings), tick)
+        results = compare(data.x, data.y, data.task, Settings(**settings), tick)
     about = {
         "name": data.name, "target": data.target, "rows": len(data.x), "columns": data.x.shape[1],
         "classes": list(data.classes),
@@ -102,7 +103,7 @@ def run(data: Arrays, settings: dict[str, Any], *, quiet: bool, command: str) ->
         "dataset": about,
         "settings": dataclasses.asdict(Settings(**settings)),
         "environment": environment(),
-        **found,
+        **results,
     }
     return cast(Comparison, whole)
 
@@ -112,7 +113,7 @@ def show(results: Comparison) -> None:
     console = Console()
     data, run = results["dataset"], results["settings"]
     score = results["score"]["name"]
-    found = rows(results)
+    table_rows = rows(results)
     network = "/".join(map(str, results["network"]))
     title = (
         f"{escape(printable(data['name'], 60))}: {count(data['rows'], 'row')}, {count(data['columns'], 'input')}, "
@@ -133,9 +134,9 @@ def show(results: Comparison) -> None:
     for name in heads:
         # where the terminal is narrow the rate and its decay go on two lines
         table.add_column(name, justify="right", vertical="bottom", no_wrap=name != heads[-1])
-    digits = places(r.objective.mean for r in found), places(r.score.mean for r in found)
-    leading = best(found, results["score"]["larger_is_better"])
-    for row in found:
+    digits = places(r.objective.mean for r in table_rows), places(r.score.mean for r in table_rows)
+    leading = best(table_rows, results["score"]["larger_is_better"])
+    for row in table_rows:
         bold = lambda column, text, name=row.name: f"[bold]{text}[/]" if name in leading[column] else text
         table.add_row(
             f"[bold]{row.label}[/]" if row.name == "sca" else row.label,
@@ -148,7 +149,7 @@ def show(results: Comparison) -> None:
         )
     console.print(table)
     whole = not console.is_terminal  # a terminal gets lines that end between words
-    console.print(headline(results, found), soft_wrap=whole, markup=False)
+    console.print(headline(results, table_rows), soft_wrap=whole, markup=False)
     if note := without_score(results):
         console.print(note, soft_wrap=whole, markup=False)
     console.print(

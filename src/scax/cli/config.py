@@ -10,9 +10,9 @@ def _read(context: Any, path: Path | None) -> Path | None:
     if path is not None:
         from ..runs.config import read_toml
 
-        known = {str(p.name): p for p in context.command.params if p.name not in {None, "config", "help"}}
-        found = {k: _as_flag(path, k, known[k], v) for k, v in read_toml(path, list(known)).items()}
-        context.default_map = {**(context.default_map or {}), **found}
+        types = {str(p.name): p for p in context.command.params if p.name not in {None, "config", "help"}}
+        options = {k: _as_flag(path, k, types[k], v) for k, v in read_toml(path, list(types)).items()}
+        context.default_map = {**(context.default_map or {}), **options}
     return path
 
 

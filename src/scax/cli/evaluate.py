@@ -82,14 +82,14 @@ def _show(scores: dict[str, Any]) -> None:
         say(f"  {name:{width}}  {'-' if value is None else number(value)}")
     if scores.get("classes"):
         _show_classes(scores["classes"])
-    if found := scores.get("importance"):
-        wide = min(28, max(len(each["column"]) for each in found))
+    if rises := scores.get("importance"):
+        wide = min(28, max(len(each["column"]) for each in rises))
         error = "log loss" if "log loss" in scores else "RMSE"
         say(f"  {error} rises by, when the values of a column are shuffled among the rows:")
-        for each in found[:SHOWN]:
+        for each in rises[:SHOWN]:
             say(f"  {_short(each['column'], wide):{wide}}  {number(each['rise']):>10}")
-        if len(found) > SHOWN:
-            say(f"  … and {len(found) - SHOWN} more with --json")
+        if len(rises) > SHOWN:
+            say(f"  … and {len(rises) - SHOWN} more with --json")
 
 
 def _short(name: str, most: int) -> str:

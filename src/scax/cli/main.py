@@ -80,11 +80,11 @@ def _end(error: BaseException) -> None:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(str(error).rstrip())
         sys.exit(2)
-    told = getattr(error, "format_message", None)
-    if told is not None:  # the parser's own errors
+    format_message = getattr(error, "format_message", None)
+    if format_message is not None:  # the parser's own errors
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "scax"
-        message = printable(told().rstrip(".").replace("\n", " "), LONGEST)
+        message = printable(format_message().rstrip(".").replace("\n", " "), LONGEST)
         end = "" if message.endswith(("?", "…")) else "."
         print(f"{fitted(f'{command}: {message}{end}', sys.stderr)}\nSee `{command} --help`.", file=sys.stderr)
         sys.exit(2)

@@ -46,11 +46,11 @@ def _bundled(name: str) -> Path:
     from ..tables.bundled import BUNDLED
 
     about, text = BUNDLED[name], io.StringIO()
-    found = about.load()
-    y = found.target if about.task == "regression" else [str(found.target_names[i]) for i in found.target]
+    bundle = about.load()
+    y = bundle.target if about.task == "regression" else [str(bundle.target_names[i]) for i in bundle.target]
     lines = csv.writer(text, lineterminator="\n")
-    lines.writerow([*found.feature_names, about.target])
-    lines.writerows([*map(float, row), goal] for row, goal in zip(found.data, y, strict=True))
+    lines.writerow([*bundle.feature_names, about.target])
+    lines.writerows([*map(float, row), goal] for row, goal in zip(bundle.data, y, strict=True))
     path = cache_folder() / f"{name}.csv"
     if not path.exists() or path.read_bytes() != text.getvalue().encode():
         path.parent.mkdir(parents=True, exist_ok=True)

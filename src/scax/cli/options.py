@@ -13,10 +13,10 @@ def absurd(name: str, value: float | int, least: float | int, most: float | int)
 
 def names(option: str, text: str) -> list[str]:
     """A list separated by commas."""
-    found = [part.strip() for part in text.split(",") if part.strip()]
-    if not found:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
         raise UserError(f"--{option} is empty: give names separated by commas.")
-    return found
+    return parts
 
 
 def numbers(option: str, text: str) -> list[int]:
@@ -24,9 +24,9 @@ def numbers(option: str, text: str) -> list[int]:
     if text.strip() in {"", "none"}:
         return []
     try:
-        found = [int(part) for part in text.split(",")]
+        parts = [int(part) for part in text.split(",")]
     except ValueError:
         raise UserError(f"--{option} is {text!r}: give whole numbers separated by commas, such as 10,6.") from None
-    for value in found:
+    for value in parts:
         absurd(option, value, 1, 100_000)
-    return found
+    return parts

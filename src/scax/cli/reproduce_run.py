@@ -35,7 +35,7 @@ Tick = Callable[[str, int, int], Any]
 
 
 class Results(TypedDict):
-    """results.json: what was found of each part, that of table2 by the number of iterations."""
+    """results.json: what each part gave, that of table2 by the number of iterations."""
 
     kind: Literal["reproduce"]
     table2: NotRequired[dict[str, dict[str, Any]]]
@@ -46,16 +46,16 @@ class Results(TypedDict):
 def read(place: Path) -> Any:
     """The results in a folder."""
     file = place / RESULTS
-    found = read_json(file)
-    if not isinstance(found, dict) or found.get("kind") != KIND:
+    results = read_json(file)
+    if not isinstance(results, dict) or results.get("kind") != KIND:
         raise RunFolderError(f"{place} holds results of another command. Give another --out.")
     try:
-        check(found, Results)
+        check(results, Results)
     except Unreadable as error:
         raise RunFolderError(f"{file} {error}. Restore it, or run again.") from None
-    if not all(steps.isascii() and steps.isdigit() and len(steps) < 10 for steps in found.get("table2", {})):
+    if not all(steps.isascii() and steps.isdigit() and len(steps) < 10 for steps in results.get("table2", {})):
         raise RunFolderError(f"{file} is damaged: table2 has a number of iterations that is none. Restore it.")
-    return found
+    return results
 
 
 def folder(out: Path | None, fresh: bool) -> Path:
@@ -89,25 +89,25 @@ def run(
         file = place / RESULTS
         results = read(place) if file.exists() else {"format": FORMAT, "kind": KIND}
 
-        def save(keys: Sequence[str], found: dict[str, Any]) -> None:
-            found |= {"command": _command(*keys, repeats=repeats, seed=seed), "environment": environment()}
+        def save(keys: Sequence[str], study: dict[str, Any]) -> None:
+            study |= {"command": _command(*keys, repeats=repeats, seed=seed), "environment": environment()}
             where = results
             for key in keys[:-1]:
                 where = where.setdefault(key, {})
-            where[keys[-1]] = found
+            where[keys[-1]] = study
             text = json.dumps(results, indent=None, separators=(",", ":"), ensure_ascii=False)
             write_text(file, text + "\n", follow=False)
 
         if "table2" in parts:
             for steps in lengths:
                 tick = _ticker(progress, f"{steps:,} iterations")
-                found = regression(TABLE2, tables, repeats=repeats, steps=steps, seed=seed, tick=tick, workers=workers)
-                save(("table2", str(steps)), found)
+                study = regression(TABLE2, tables, repeats=repeats, steps=steps, seed=seed, tick=tick, workers=workers)
+                save(("table2", str(steps)), study)
         if events is not None:
             few = max(1, repeats // FEWER)
             tick = _ticker(progress, "SUSY")
-            found = susy(*events, repeats=few, steps=SUSY_ITERATIONS, seed=seed, tick=tick)
-            save(("susy",), found)
+            study = susy(*events, repeats=few, steps=SUSY_ITERATIONS, seed=seed, tick=tick)
+            save(("susy",), study)
         if "speedup" in parts:
             save(("speedup",), speedup(tick=_ticker(progress, "speed-up")))
 
@@ -152,34 +152,34 @@ def _write(place: Path, results: dict[str, Any]) -> Path:
         write_text(place / f"{name}.svg", svg, follow=False)
     text = page(results, lambda name, alt: f"![{alt}]({name}.svg)")
     write_text(place / "reproduction.md", text, follow=False)
-    for steps, found in results.get("table2", {}).items():
-        _show_table2(int(steps), found)
+    for steps, study in results.get("table2", {}).items():
+        _show_table2(int(steps), study)
     for problem in results.get("susy", {"problems": {}})["problems"].values():
         cells = [f"{m['label']} {score(m['auc'])}" for m in problem["methods"].values()]
         say(f"SUSY, {problem['about']}, test AUC: {'; '.join(cells)}")
     if "speedup" in results:
-        found = results["speedup"]
-        cells = [f"C = {c} {seconds(unit)}" for c, unit in zip(found["blocks"], found["unit"], strict=True)]
-        cells += [f"{name} {seconds(value)}" for name, value in found["lines"].items()]
+        study = results["speedup"]
+        cells = [f"C = {c} {seconds(unit)}" for c, unit in zip(study["blocks"], study["unit"], strict=True)]
+        cells += [f"{name} {seconds(value)}" for name, value in study["lines"].items()]
         say(f"Processor seconds per iteration of one unit: {'; '.join(cells)}")
     return place / "reproduction.md"
 
 
-def _show_table2(steps: int, found: dict[str, Any]) -> None:
+def _show_table2(steps: int, study: dict[str, Any]) -> None:
     shown = Table(
-        title=f"Test MSE after {steps:,} iterations, {found['repeats']} repetitions", title_justify="left",
+        title=f"Test MSE after {steps:,} iterations, {study['repeats']} repetitions", title_justify="left",
         title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False,
     )  # fmt: skip
     shown.add_column("")
-    for label in found["rows"]:
+    for label in study["rows"]:
         shown.add_column(label, justify="right", no_wrap=True)
-    rows = found["rows"].values()
+    rows = study["rows"].values()
     short = lambda text: text.replace(" ± ", "±").replace("0.", ".")
     printed = lambda name: [short(f"{row['paper'][name][0]:.4f} ± {row['paper'][name][1]:.4f}") for row in rows]
     shown.add_row("printed, Adam", *printed("adam"))
     shown.add_row("printed, SCA", *printed("sca"))
-    tried = baselines(found)
-    names = [*(f"{n}-paper" for n in tried), *(f"{n}-tuned" for n in tried), "sca-paper", "sca-damped", "sca"]
+    rivals = baselines(study)
+    names = [*(f"{n}-paper" for n in rivals), *(f"{n}-tuned" for n in rivals), "sca-paper", "sca-damped", "sca"]
     for name in names:
         label = next(iter(rows))["methods"][name]["label"].replace("the paper's settings", "the paper's")
         cells = [short(mse(row["methods"][name]["test"])) for row in rows]

@@ -16,9 +16,10 @@ from ..runs import session as sessions
 from ..runs.checks import check_folder
 from ..runs.config import TrainConfig
 from ..runs.reading import survey
+from ..runs.results import finish
 from ..runs.tensorboard import EventFiles
 from ..storage import remove_parts
-from ..storage.run_files import read_environment
+from ..storage.run_files import MODEL, read_environment
 from ..storage.run_folder import locked, other_versions
 from ..training.scores import SCORES
 from ..training.strength import STRENGTHS
@@ -67,7 +68,7 @@ def begin(
 
 def again(folder: Path, save_every: float, machine: bool, events: Path | None = None, steps: int | None = None) -> None:
     """scax resume."""
-    if steps is None and (folder / "results.json").is_file() and (folder / sessions.MODEL).is_file():
+    if steps is None and (folder / "results.json").is_file() and (folder / MODEL).is_file():
         if machine:
             print(json.dumps({"run": str(folder), "complete": True}))
         else:
@@ -132,7 +133,7 @@ def _run(
     if not done:
         say(f"scax: stopped at step {session.step:,}; all is saved. Go on: scax resume {folder}", to_stderr=True)
         raise SystemExit(INTERRUPTED)
-    results = session.finish()
+    results = finish(session)
     _outcome(folder, results, machine)
 
 
@@ -168,19 +169,19 @@ def _choose(session: sessions.Session, machine: bool) -> None:
 
 def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
     final, name = results["final"], results["score"]["name"]
-    model = folder / sessions.MODEL
+    model = folder / MODEL
     if machine:
-        told = {key: results[key] for key in ("test", "importance") if key in results}
-        print(json.dumps({"run": str(folder), "complete": True, "model": str(model), "final": final} | told))
+        scores = {key: results[key] for key in ("test", "importance") if key in results}
+        print(json.dumps({"run": str(folder), "complete": True, "model": str(model), "final": final} | scores))
         return
-    told = f"Training objective {number(final['objective'])}"
+    sentence = f"Training objective {number(final['objective'])}"
     if name in final and final[name] is None and results["task"] == "binary":
-        told += f"; no {name}, for the validation rows are of one class"
+        sentence += f"; no {name}, for the validation rows are of one class"
     elif name in final:
-        told += f"; validation {name} {number(final[name])}"
+        sentence += f"; validation {name} {number(final[name])}"
     if results["kept"] == "best":
-        told += f", best at step {final['step']:,}"
-    say(f"{told}.")
+        sentence += f", best at step {final['step']:,}"
+    say(f"{sentence}.")
     if "test" in results:
         parts = (f"{key} {number(value)}" for key, value in results["test"].items() if type(value) is float)
         line = f" (a linear model: RMSE {number(results['linear']['RMSE'])})" if "linear" in results else ""
@@ -206,24 +207,24 @@ def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
 @contextlib.contextmanager
 def _reading(console: Console) -> Iterator[Callable[[int], None]]:
     """What to call with the rows read so far: a terminal shows them, elsewhere a line tells of them now and then."""
-    told = "Reading the table"
+    task = "Reading the table"
     if console.is_terminal:
-        with console.status(told, spinner="dots") as status:
-            yield lambda rows: status.update(f"{told}: {rows:,} rows")
+        with console.status(task, spinner="dots") as status:
+            yield lambda rows: status.update(f"{task}: {rows:,} rows")
     else:
         lines = Lines()
-        yield lambda rows: lines(f"scax: {told.lower()}, {rows:,} rows so far")
+        yield lambda rows: lines(f"scax: {task.lower()}, {rows:,} rows so far")
 
 
 def show_schema(name: str, schema: Any) -> None:
     """What was found in the table."""
     lines = schema.show()
-    found = (
+    parts = (
         count(schema.rows, "row"),
         count(len(schema.columns), "column") + " beside the target",
         count(schema.width, "input"),
     )
-    say(f"{name}: {', '.join(found)}.")
+    say(f"{name}: {', '.join(parts)}.")
     shown = lines if len(lines) <= SHOWN else [*lines[: SHOWN - 2], lines[-1]]
     shown = [(printable(column, 28), kind, remark) for column, kind, remark in shown]
     width = max(len(n) for n, *_ in shown)

@@ -135,10 +135,10 @@ def headline(results: Comparison, table: list[Row]) -> str:
     others = [r for r in table if r.name != "sca" and math.isfinite(r.objective.mean)]
     if ours is None or not others:
         return ""
-    said = []
+    text = []
     quickest = min((r for r in others if r.near is not None), key=lambda r: r.near or 0, default=None)
     if ours.near is not None:
-        said.append(
+        text.append(
             f"SCA, with its defaults, comes within {NEAR:.0%} of the best final objective after {ours.near} iterations"
             + (f"; the quickest tuned baseline, {quickest.label}, after {quickest.near}." if quickest else ".")
         )
@@ -149,12 +149,12 @@ def headline(results: Comparison, table: list[Row]) -> str:
         higher = best if gap.mean > 0 else ours  # "below" is a share of the higher one
         share = 100 * abs(gap.mean) / higher.objective.mean
         if not gap.excludes_zero:
-            said.append(f"{after} it and the best tuned baseline, {best.label}, cannot be told apart.")
+            text.append(f"{after} it and the best tuned baseline, {best.label}, cannot be told apart.")
         elif gap.mean > 0:
-            said.append(f"{after} its objective is {share:.2g}% below that of the best tuned baseline, {best.label}.")
+            text.append(f"{after} its objective is {share:.2g}% below that of the best tuned baseline, {best.label}.")
         else:
-            said.append(f"{after} the best tuned baseline, {best.label}, is {share:.2g}% below it.")
-    return " ".join(said)
+            text.append(f"{after} the best tuned baseline, {best.label}, is {share:.2g}% below it.")
+    return " ".join(text)
 
 
 def without_score(results: Comparison) -> str:

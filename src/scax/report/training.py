@@ -92,11 +92,11 @@ def _summary(run: Run, several: bool) -> list[str]:
     table = printable(Path(run.config.table).name, LONGEST)
     if run.results is None:
         step = run.records[-1]["step"]
-        said = f"{start}not finished; step {step:,} of {run.config.steps:,} on {table}. Go on: scax resume {run.folder}"
-        return [f'<p class="lead">{page.text(said)}</p>']
-    said = f"{start}{_verdict(run)}"
+        text = f"{start}not finished; step {step:,} of {run.config.steps:,} on {table}. Go on: scax resume {run.folder}"
+        return [f'<p class="lead">{page.text(text)}</p>']
+    text = f"{start}{_verdict(run)}"
     return [
-        f'<p class="lead">{page.text(said)}</p>',
+        f'<p class="lead">{page.text(text)}</p>',
         f'<p class="soft">{page.text(_how(run, table))}</p>',
         *_scores(run),
     ]
@@ -116,23 +116,23 @@ def _verdict(run: Run) -> str:
         share, base = test.get("accuracy"), test.get("largest class")
         if share is None or base is None:
             return f"{count}: {', '.join(f'{k} {number(v)}' for k, v in test.items() if isinstance(v, float))}."
-        said = f"{count} it names the right class in {100 * share:.1f}%; the commonest class alone, {100 * base:.1f}%."
-        said += " It is no better than that: do not use it." if share <= base else ""
-        return f"{said} {_no_score(run)}".rstrip()
+        text = f"{count} it names the right class in {100 * share:.1f}%; the commonest class alone, {100 * base:.1f}%."
+        text += " It is no better than that: do not use it." if share <= base else ""
+        return f"{text} {_no_score(run)}".rstrip()
     r2, error, mean = test.get("R²"), test.get("RMSE"), test.get("RMSE of the mean")
     if r2 is None or error is None or mean is None:
         return f"{count}: {', '.join(f'{k} {number(v)}' for k, v in test.items() if isinstance(v, float))}."
     if r2 <= 0:
         return f"{count} it is no better than always predicting the mean (R² {number(r2)}): do not use it."
-    said = f"{count} it explains {100 * r2:.0f}% of the variance, and its typical error (RMSE) is {number(error)}"
-    said += f" against {number(mean)} for always predicting the mean"
+    text = f"{count} it explains {100 * r2:.0f}% of the variance, and its typical error (RMSE) is {number(error)}"
+    text += f" against {number(mean)} for always predicting the mean"
     if (line := run.results.get("linear", {}).get("RMSE")) is not None:
         gain = 1 - error / line
         if abs(gain) < 0.02:
-            said += f" and {number(line)} for a linear model, so it is no better than that"
+            text += f" and {number(line)} for a linear model, so it is no better than that"
         else:
-            said += f" and {number(line)} for a linear model, {f'{gain:.0%} less' if gain > 0 else 'which is better'}"
-    return said + "."
+            text += f" and {number(line)} for a linear model, {f'{gain:.0%} less' if gain > 0 else 'which is better'}"
+    return text + "."
 
 
 def _no_score(run: Run) -> str:
@@ -149,14 +149,14 @@ def _how(run: Run, table: str) -> str:
     assert run.results is not None
     rows, final = run.results["rows"], run.results["final"]
     widths = "/".join(map(str, run.results["network"]))
-    said = f"A {widths} network, trained on {rows['train']:,} rows of {table} for {run.config.steps:,} steps"
+    text = f"A {widths} network, trained on {rows['train']:,} rows of {table} for {run.config.steps:,} steps"
     if run.results["kept"] == "best":
-        said += (
+        text += (
             f"; kept from step {final['step']:,}, where the loss on {rows['validation']:,} validation rows was lowest"
         )
     if (left := run.results.get("sparsity")) and left["weights"] < run.results["weights"]:
-        said += f"; {left['weights']:,} of {run.results['weights']:,} weights are in use"
-    return said + "."
+        text += f"; {left['weights']:,} of {run.results['weights']:,} weights are in use"
+    return text + "."
 
 
 def _scores(run: Run) -> list[str]:
@@ -265,19 +265,19 @@ def _paths(runs: list[Run]) -> list[str]:
 
 def _closer(run: Run, number: int, several: bool) -> list[str]:
     out, tag, of = [], f"run{number}", f", {run.name}" if several else ""
-    found = run.results
-    if found is not None and "outputs" in found and "truth" in found:
-        z, truth = np.array(found["outputs"], float), np.array(found["truth"], float)
-        if found["task"] == "regression":
+    results = run.results
+    if results is not None and "outputs" in results and "truth" in results:
+        z, truth = np.array(results["outputs"], float), np.array(results["truth"], float)
+        if results["task"] == "regression":
             svg = charts.scatter(f"{tag}-predicted", truth, z[:, 0], run.config.target)
             note = "Rows held out. On the dashed line predictions are exact."
             out.append(page.chart(f"Predicted against true{of}", svg, note))
             svg = charts.residuals(f"{tag}-residuals", truth, z[:, 0], run.config.target)
             note = "The same rows. A shape here is something that the network has not learned."
             out.append(page.chart(f"Errors against predictions{of}", svg, note))
-        elif one_class(found["task"], truth):
+        elif one_class(results["task"], truth):
             pass  # no curve
-        elif found["task"] == "binary":
+        elif results["task"] == "binary":
             svg = charts.roc_chart(f"{tag}-roc", [(run.name, z[:, 0], truth, number % 10, True)])
             out.append(page.chart(f"ROC curve{of}", svg, "Rows held out."))
         else:
@@ -285,8 +285,8 @@ def _closer(run: Run, number: int, several: bool) -> list[str]:
             svg = charts.confusion(f"{tag}-confusion", truth, np.argmax(z, axis=1), classes)
             out.append(page.chart(f"Confusion matrix{of}", svg, "Rows held out; shade: share of the true class."))
     out += _uncertainty(run, tag, of)
-    if found is not None and (rises := found.get("importance", [])[:MOST_INPUTS]):
-        error = "log loss" if found["task"] != "regression" else "RMSE"
+    if results is not None and (rises := results.get("importance", [])[:MOST_INPUTS]):
+        error = "log loss" if results["task"] != "regression" else "RMSE"
         svg = charts.bars(
             f"{tag}-importance", [(each["column"], each["rise"]) for each in rises], f"rise of the {error}"
         )
@@ -297,12 +297,12 @@ def _closer(run: Run, number: int, several: bool) -> list[str]:
 
 def _uncertainty(run: Run, tag: str, of: str) -> list[str]:
     """How intervals, or probabilities, did on rows held out."""
-    found = run.results
+    results = run.results
     out: list[str] = []
-    if found is None or "outputs" not in found or "truth" not in found:
+    if results is None or "outputs" not in results or "truth" not in results:
         return out
-    z, truth = np.array(found["outputs"], float), np.array(found["truth"], float)
-    if (ends := found.get("intervals")) is not None and found["task"] == "regression":
+    z, truth = np.array(results["outputs"], float), np.array(results["truth"], float)
+    if (ends := results.get("intervals")) is not None and results["task"] == "regression":
         at = dict(zip(ends["levels"], ends["covered"], strict=True))
         share = f"{100 * at[0.95]:.1f}% of {ends['rows']:,} rows held out" if 0.95 in at else "rows held out"
         svg = charts.coverage(f"{tag}-coverage", ends["levels"], ends["covered"])
@@ -312,13 +312,13 @@ def _uncertainty(run: Run, tag: str, of: str) -> list[str]:
         svg = charts.interval_chart(f"{tag}-intervals", truth, z[:, 0], lower, upper, run.config.target)
         note = f"Rows held out; 95% intervals, {number(ends['width'])} wide on average. Large dots lie outside."
         out.append(page.chart(f"Intervals{of}", svg, note))
-    if (known := found.get("calibration")) is not None and found["task"] != "regression":
-        lines = list(zip(("as trained", "corrected"), known["bins"], strict=True))
+    if (calibration := results.get("calibration")) is not None and results["task"] != "regression":
+        lines = list(zip(("as trained", "corrected"), calibration["bins"], strict=True))
         svg = charts.reliability(f"{tag}-calibration", [line for line in lines if line[1]])
-        before, after = known["error"]
+        before, after = calibration["error"]
         note = f"Rows held out. Calibration error {number(before)}, corrected {number(after)}"
-        if None not in known["log_loss"]:
-            note += f"; log loss {number(known['log_loss'][0])}, corrected {number(known['log_loss'][1])}"
+        if None not in calibration["log_loss"]:
+            note += f"; log loss {number(calibration['log_loss'][0])}, corrected {number(calibration['log_loss'][1])}"
         out.append(page.chart(f"Calibration{of}", svg, note + "."))
     return out
 
@@ -334,8 +334,8 @@ def _details(runs: list[Run]) -> list[str]:
             if v
         )
         if run.path is not None:
-            found = f"{run.path['penalty'].capitalize()}({run.path['strengths'][run.path['chosen']]:.3g}), found"
-            penalty = f"{penalty} + {found}" if penalty else found
+            chosen = f"{run.path['penalty'].capitalize()}({run.path['strengths'][run.path['chosen']]:.3g}), found"
+            penalty = f"{penalty} + {chosen}" if penalty else chosen
         hidden = "/".join(map(str, config.hidden)) or "none"
         used = [printable(c.name, LONGEST) for c in run.schema.used]
         shown = ", ".join(used[:40]) + (", …" if len(used) > 40 else "")

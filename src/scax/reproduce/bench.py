@@ -47,10 +47,10 @@ class Bench:
 
     def __post_init__(self):
         n = len(self.table.x)
-        self.held = round(self.test_share * n)
+        self.held_out = round(self.test_share * n)
         self.x, self.y = jnp.asarray(self.table.x), jnp.asarray(self.table.y)
         apart = range(FIRST_TUNING, FIRST_TUNING + self.tuning_repeats)
-        drawn = folds(self.net, n, self.held, [*range(self.repeats), *apart], self.seed)
+        drawn = folds(self.net, n, self.held_out, [*range(self.repeats), *apart], self.seed)
         self.reported = drawn.take(range(self.repeats))
         self.tuning = drawn.take(range(self.repeats, len(drawn)))
         self.ends = marks(self.steps).astype(np.int32)
@@ -62,19 +62,19 @@ class Bench:
         label, out = LABELS[name], {}
         if printed:
             setting = PAPER_SETTINGS[name]
-            found = self._follow(method, self.reported, [setting] * self.repeats)
+            followed = self._follow(method, self.reported, [setting] * self.repeats)
             about = {"label": f"{label}, the paper's settings", "setting": str(setting)}
-            out[f"{name}-paper"] = about | self._report(found, setting.averaged)
+            out[f"{name}-paper"] = about | self._report(followed, setting.averaged)
         setting, tried = self._tune(method, name)
-        found = self._follow(method, self.reported, [setting] * self.repeats)
+        followed = self._follow(method, self.reported, [setting] * self.repeats)
         edge = setting.rate in (max(self.rates), min(self.rates))
         about = {"label": f"{label}, tuned", "setting": str(setting), "at_edge": edge, "tried": tried}
-        out[f"{name}-tuned"] = about | self._report(found, setting.averaged)
+        out[f"{name}-tuned"] = about | self._report(followed, setting.averaged)
         return out
 
     def sca(self, label: str, setting: str, method) -> dict[str, Any]:
-        found = self._follow(method, self.reported, None)
-        return {"label": label, "setting": setting} | self._report(found, True)
+        followed = self._follow(method, self.reported, None)
+        return {"label": label, "setting": setting} | self._report(followed, True)
 
     def runs_of_a_baseline(self, printed: bool) -> int:
         return (1 + printed) * self.repeats + len(self.rates) * len(DECAYS) * self.tuning_repeats
@@ -83,8 +83,8 @@ class Bench:
         """The setting with the lowest held-out loss on the tuning repetitions, and all that were tried."""
         grid = [Setting(rate, decay) for rate in self.rates for decay in DECAYS]
         lanes = [(setting, fold) for setting in grid for fold in range(self.tuning_repeats)]
-        found = self._follow(method, self.tuning.take([f for _, f in lanes]), [s for s, _ in lanes], records=1)
-        loss = found.loss.reshape(len(grid), self.tuning_repeats, 2).mean(axis=1)  # NaN stays NaN
+        followed = self._follow(method, self.tuning.take([f for _, f in lanes]), [s for s, _ in lanes], records=1)
+        loss = followed.loss.reshape(len(grid), self.tuning_repeats, 2).mean(axis=1)  # NaN stays NaN
         tried = [
             (float(loss[i, averaged]), setting._replace(averaged=bool(averaged)))
             for i, setting in enumerate(grid)
@@ -110,31 +110,31 @@ class Bench:
                 now = Lanes(some.take(lanes), optimizers.settings(chosen, self.steps), averaged)
             seen = follow(
                 method, now, self.x, self.y, goals,
-                held=self.held, batch_size=self.batch_size, outputs=self.keep_outputs,
+                held_out=self.held_out, batch_size=self.batch_size, outputs=self.keep_outputs,
             )  # fmt: skip
             real = min(self.width, count - first)
             parts.append(jax.tree.map(lambda leaf, real=real: np.asarray(leaf)[:real], seen))
             self.tick(real)
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
-    def _report(self, found: Followed, averaged: bool) -> dict[str, Any]:
+    def _report(self, followed: Followed, averaged: bool) -> dict[str, Any]:
         """What is kept of a method, ready for JSON."""
         which = int(averaged)
-        curve, kept = found.curve.astype(float), np.flatnonzero(np.diff(self.ends, prepend=-1))
+        curve, steps_kept = followed.curve.astype(float), np.flatnonzero(np.diff(self.ends, prepend=-1))
         with np.errstate(invalid="ignore", over="ignore"):
             sd = curve.std(axis=0, ddof=1) if len(curve) > 1 else np.zeros(curve.shape[1])
             out = {
-                "test": plain(found.loss[:, which]),
-                "objective": plain(found.objective[:, which]),
+                "test": plain(followed.loss[:, which]),
+                "objective": plain(followed.objective[:, which]),
                 "worse_than_start": int(np.sum(~(curve[:, -1] < curve[:, 0]))),
                 "curve": {
-                    "iterations": [int(e) for e in self.ends[kept]],
-                    "mean": plain(curve.mean(axis=0)[kept]),
-                    "sd": plain(sd[kept]),
+                    "iterations": [int(e) for e in self.ends[steps_kept]],
+                    "mean": plain(curve.mean(axis=0)[steps_kept]),
+                    "sd": plain(sd[steps_kept]),
                 },
             }
         if self.keep_outputs:
-            out["outputs"] = found.outputs[:, which]
+            out["outputs"] = followed.outputs[:, which]
         return out
 
 

@@ -21,10 +21,10 @@ COLORS = {
 
 def figures(results: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """(name, SVG) of every figure the results have data for."""
-    for steps, found in results.get("table2", {}).items():
-        yield f"convergence-{steps}", convergence(found, "paper", ("sca-damped",))
-        yield f"convergence-{steps}-tuned", convergence(found, "tuned", ())
-        yield f"divergence-{steps}", divergence(found)
+    for steps, study in results.get("table2", {}).items():
+        yield f"convergence-{steps}", convergence(study, "paper", ("sca-damped",))
+        yield f"convergence-{steps}-tuned", convergence(study, "tuned", ())
+        yield f"divergence-{steps}", divergence(study)
     if "susy" in results:
         yield "susy-convergence", susy_convergence(results["susy"])
         yield "susy-roc", susy_roc(results["susy"])
@@ -32,13 +32,13 @@ def figures(results: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "speedup", speedup(results["speedup"])
 
 
-def convergence(found: dict[str, Any], kind: str, variants: tuple[str, ...]) -> str:
+def convergence(study: dict[str, Any], kind: str, variants: tuple[str, ...]) -> str:
     """Objective against iterations on each data set, mean ± one standard deviation over repetitions."""
-    names = [f"{name}-{kind}" for name in baselines(found)] + [*variants, "sca"]
+    names = [f"{name}-{kind}" for name in baselines(study)] + [*variants, "sca"]
     with styled():
         fig = figure(9, 6.2)
         axes = fig.subplots(2, 2).ravel()
-        for ax, (label, row) in zip(axes, found["rows"].items(), strict=False):
+        for ax, (label, row) in zip(axes, study["rows"].items(), strict=False):
             for name in names:
                 method = row["methods"][name]
                 draw(ax, method["curve"], name.removesuffix(f"-{kind}"), _legend(name, kind), strong=name == "sca")
@@ -52,12 +52,12 @@ def convergence(found: dict[str, Any], kind: str, variants: tuple[str, ...]) -> 
         return standalone(to_svg(fig, f"convergence-{kind}"))
 
 
-def divergence(found: dict[str, Any]) -> str:
+def divergence(study: dict[str, Any]) -> str:
     """The three ways to run SCA, on a logarithmic axis: the paper's settings leave every other picture."""
     with styled():
         fig = figure(9, 2.7)
-        axes = fig.subplots(1, len(found["rows"]), squeeze=False, sharey=True)[0]
-        for ax, (label, row) in zip(axes, found["rows"].items(), strict=True):
+        axes = fig.subplots(1, len(study["rows"]), squeeze=False, sharey=True)[0]
+        for ax, (label, row) in zip(axes, study["rows"].items(), strict=True):
             for name in ("sca-paper", "sca-damped", "sca"):
                 draw(ax, row["methods"][name]["curve"], name, _legend(name, "paper"), name == "sca", band=False)
             ax.set_yscale("log")
@@ -86,12 +86,12 @@ def draw(ax, curve: dict[str, Any], key: str, label: str, strong: bool, band: bo
     ax.yaxis.set_major_formatter(Ticks())
 
 
-def susy_convergence(found: dict[str, Any]) -> str:
+def susy_convergence(study: dict[str, Any]) -> str:
     """Objective against iterations on each of the problems."""
     with styled():
         fig = figure(9, 3.6)
-        axes = fig.subplots(1, len(found["problems"]), squeeze=False)[0]
-        for ax, problem in zip(axes, found["problems"].values(), strict=True):
+        axes = fig.subplots(1, len(study["problems"]), squeeze=False)[0]
+        for ax, problem in zip(axes, study["problems"].values(), strict=True):
             methods = _drawn(problem["methods"])
             for name, method in methods.items():
                 draw(ax, method["curve"], name.removesuffix("-tuned"), method["label"], strong=name == "sca-1")
@@ -108,12 +108,12 @@ def _drawn(methods: dict[str, Any]) -> dict[str, Any]:
     return {name: method for name, method in methods.items() if name.removesuffix("-tuned") in COLORS}
 
 
-def susy_roc(found: dict[str, Any]) -> str:
+def susy_roc(study: dict[str, Any]) -> str:
     """ROC curves, averaged over repetitions at fixed false positive rates."""
     with styled():
         fig = figure(9, 4.4)
-        axes = fig.subplots(1, len(found["problems"]), squeeze=False)[0]
-        for ax, problem in zip(axes, found["problems"].values(), strict=True):
+        axes = fig.subplots(1, len(study["problems"]), squeeze=False)[0]
+        for ax, problem in zip(axes, study["problems"].values(), strict=True):
             ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
             for name, method in _drawn(problem["methods"]).items():
                 values = numbers(method["roc"])
@@ -129,10 +129,10 @@ def susy_roc(found: dict[str, Any]) -> str:
         return standalone(to_svg(fig, "susy-roc"))
 
 
-def speedup(found: dict[str, Any]) -> str:
+def speedup(study: dict[str, Any]) -> str:
     """Seconds of an iteration against the number of blocks, and speed-up over one block."""
-    blocks = np.array(found["blocks"])
-    whole, unit = numbers(found["processor"]), numbers(found["unit"])
+    blocks = np.array(study["blocks"])
+    whole, unit = numbers(study["processor"]), numbers(study["unit"])
     labels = {"sample-space": "sample space, no blocks", "structured": "structured, no blocks", "adam": "Adam"}
     styles = {"sample-space": (2, "--"), "structured": (0, "-"), "adam": (5, ":")}
     with styled():
@@ -141,7 +141,7 @@ def speedup(found: dict[str, Any]) -> str:
         for ax, turn in ((left, lambda s: s), (right, lambda s: unit[0] / s)):
             ax.loglog(blocks, turn(unit), color=SERIES[3], marker="o", ms=4, label="weight space, one of C units")
             ax.loglog(blocks, turn(whole), color=SERIES[1], marker="s", ms=4, label="weight space, all C blocks")
-            for name, value in found["lines"].items():
+            for name, value in study["lines"].items():
                 color, dashes = styles[name]
                 ax.axhline(turn(value), color=SERIES[color], linestyle=dashes, label=labels[name])
             ax.set_xlabel("C, blocks")

@@ -24,7 +24,7 @@ RECORDS = 40
 
 @struct
 class Folds:
-    """Repetitions, one along each leading axis: order of the rows (the first `held` for testing), start, batches."""
+    """Repetitions, one along each leading axis: row order (the first `held_out` test), start, batches."""
 
     order: Any
     params: Any
@@ -37,12 +37,12 @@ class Folds:
         return jax.tree.map(lambda leaf: np.asarray(leaf)[np.asarray(index)], self)
 
 
-def folds(net: MLP, rows: int, held: int, repeats: Sequence[int], seed: int) -> Folds:
+def folds(net: MLP, rows: int, held_out: int, repeats: Sequence[int], seed: int) -> Folds:
     """Repetition r draws the same split, start and batches whatever method runs on it, and whatever others run."""
     draws = [np.random.default_rng([seed, r]) for r in repeats]
     order = np.stack([rng.permutation(rows) for rng in draws]).astype(np.int32)
     seeds = np.array([rng.integers(2**31) for rng in draws], np.uint32)
-    return Folds(order, *_begin(net, seeds, rows - held))
+    return Folds(order, *_begin(net, seeds, rows - held_out))
 
 
 @functools.partial(jax.jit, static_argnames=("net", "rows"))
@@ -69,7 +69,7 @@ class Followed(NamedTuple):
     curve: Any  # [repeats, records] on watched rows, of the iterate chosen
     objective: Any  # [repeats, 2] on all training rows
     loss: Any  # [repeats, 2] average test loss
-    outputs: Any  # [repeats, 2, held] test outputs, None unless asked for
+    outputs: Any  # [repeats, 2, held_out] test outputs, None unless asked for
 
 
 def marks(steps: int) -> np.ndarray:
@@ -91,8 +91,8 @@ class Watch:
         }
 
 
-@functools.partial(jax.jit, static_argnames=("held", "batch_size", "outputs"))
-def follow(method, lanes: Lanes, x, y, goals, held: int, batch_size: int, outputs: bool = False) -> Followed:
+@functools.partial(jax.jit, static_argnames=("held_out", "batch_size", "outputs"))
+def follow(method, lanes: Lanes, x, y, goals, held_out: int, batch_size: int, outputs: bool = False) -> Followed:
     """Train all lanes, with a record at each of the goals; the last that a run can reach ends it."""
     problem = method.problem
 
@@ -100,7 +100,7 @@ def follow(method, lanes: Lanes, x, y, goals, held: int, batch_size: int, output
         fold, state = lane.fold, method.init(lane.fold.params)
         if lane.setting is not None:
             state = dataclasses.replace(state, optimizer=state.optimizer._replace(hyperparams=lane.setting))
-        test, train = fold.order[:held], fold.order[held:]
+        test, train = fold.order[:held_out], fold.order[held_out:]
         on = lambda rows: Batch(x[rows], y[rows])
         feed = Rows(Batch(x, y), batch_size, order=train)
         carry = engine.begin(method, state, feed, (fold.stream, None))

@@ -10,8 +10,8 @@ AIM = 0.869  # test AUC aimed at with 20,000 rows and 2,000 iterations
 APART = 0.003  # most that blocks may lose
 
 
-def susy_table(found: dict[str, Any]) -> str:
-    problems = list(found["problems"].values())
+def susy_table(results: dict[str, Any]) -> str:
+    problems = list(results["problems"].values())
     body = []
     for name, method in problems[0]["methods"].items():
         cells = []
@@ -26,9 +26,9 @@ def susy_table(found: dict[str, Any]) -> str:
     return table(head, body)
 
 
-def susy_findings(found: dict[str, Any]) -> list[str]:
+def susy_findings(results: dict[str, Any]) -> list[str]:
     out = []
-    for problem in found["problems"].values():
+    for problem in results["problems"].values():
         methods, ratio = problem["methods"], problem["held_out"] / problem["train"]
         ours = spread(methods["sca-1"]["auc"]).mean
         rivals = {n: m for n, m in methods.items() if n.endswith("-tuned")}
@@ -42,11 +42,11 @@ def susy_findings(found: dict[str, Any]) -> list[str]:
         higher = [n for n, d in gaps.items() if d.verdict == 1]
         lower = [n for n, d in gaps.items() if d.verdict == -1]
         same = [n for n, d in gaps.items() if d.verdict == 0]
-        told = []
+        parts = []
         for names, words in ((higher, "is above"), (lower, "is below"), (same, "cannot be told from")):
             if names:
-                told.append(f"{words} {several(names)}")
-        text += f"Paired, SCA {'; it '.join(told)}. "
+                parts.append(f"{words} {several(names)}")
+        text += f"Paired, SCA {'; it '.join(parts)}. "
         apart = []
         for method in (m for name, m in methods.items() if name.startswith("sca-") and name != "sca-1"):
             lost = ours - spread(method["auc"]).mean
@@ -58,39 +58,39 @@ def susy_findings(found: dict[str, Any]) -> list[str]:
 
 def on_the_way(methods: dict[str, Any]) -> str:
     """Who is ahead of SCA before the end, and how long blocks stay above their start, by the mean objective."""
-    told = []
+    parts = []
     ours = numbers(methods["sca-1"]["curve"]["mean"])
     for name, method in methods.items():
         steps, mean = method["curve"]["iterations"], numbers(method["curve"]["mean"])
         if name.endswith("-tuned"):
             ahead = [n for n, a, b in zip(steps, mean, ours, strict=True) if a < b]
             if ahead:
-                told.append(
+                parts.append(
                     f"that of {method['label']}, is below SCA's at some iteration from {ahead[0]:,} to {ahead[-1]:,}"
                 )
         elif name != "sca-1":
             above = [n for n, a in zip(steps, mean, strict=True) if not a <= mean[0]]
             if above:
-                told.append(f"that of {method['label']}, is above its own start until iteration {above[-1]:,}")
-    return f"On the way the mean objective tells more: {'; '.join(told)}." if told else ""
+                parts.append(f"that of {method['label']}, is above its own start until iteration {above[-1]:,}")
+    return f"On the way the mean objective tells more: {'; '.join(parts)}." if parts else ""
 
 
-def susy_part(found: dict[str, Any], image: Callable[[str, str], str]) -> str:
-    first = next(iter(found["problems"].values()))
+def susy_part(results: dict[str, Any], image: Callable[[str, str], str]) -> str:
+    first = next(iter(results["problems"].values()))
     network = "/".join(map(str, first["network"]))
     return "\n\n".join(
         [
             "## SUSY: Figures 2 and 4",
-            f"`{found['command']}`, {cost(found)}. Data: **{found['data']}**; "
+            f"`{results['command']}`, {cost(results)}. Data: **{results['data']}**; "
             f"{first['train']:,} for training and {first['held_out']:,} for testing. The {network} tanh network, "
-            f"mini-batches of {first['batch_size']}, {found['iterations']:,} iterations, {found['repeats']} "
-            f"repetitions. Every baseline is tuned over {len(found['tuning']['rates'])} learning rates × constant or "
+            f"mini-batches of {first['batch_size']}, {results['iterations']:,} iterations, {results['repeats']} "
+            f"repetitions. Every baseline is tuned over {len(results['tuning']['rates'])} learning rates × constant or "
             "cosine decay × last or averaged iterate, by the held-out loss on "
-            f"{found['tuning']['repeats']} other splits.",
-            susy_table(found),
+            f"{results['tuning']['repeats']} other splits.",
+            susy_table(results),
             image("susy-convergence", "Objective against iterations on SUSY"),
             image("susy-roc", "ROC curves on SUSY"),
             "### What it says",
-            *susy_findings(found),
+            *susy_findings(results),
         ]
     )

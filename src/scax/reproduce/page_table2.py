@@ -9,22 +9,22 @@ from .statistics import Difference, difference, less_printed, spread
 from .words import cost, gap, mse, several, table
 
 
-def baselines(found: dict[str, Any]) -> tuple[str, ...]:
+def baselines(study: dict[str, Any]) -> tuple[str, ...]:
     """The baselines that were run, in the paper's order."""
-    row = next(iter(found["rows"].values()))
+    row = next(iter(study["rows"].values()))
     return tuple(name for name in row["paper"] if f"{name}-tuned" in row["methods"])
 
 
-def table2(found: dict[str, Any]) -> str:
+def table2(study: dict[str, Any]) -> str:
     """Test MSE of every method: printed, with the paper's settings here, tuned or our defaults."""
-    names = baselines(found)
+    names = baselines(study)
     body = []
-    for label, row in found["rows"].items():
+    for label, row in study["rows"].items():
         methods = row["methods"]
         printed = [f"{row['paper'][n][0]:.4f} ± {row['paper'][n][1]:.4f}" for n in (*names, "sca")]
         astray = methods["sca-paper"]["worse_than_start"]
-        note = f" ({astray} of {found['repeats']} worse than their start)" if astray else ""
-        here = [mse(methods[f"{n}-paper"]["test"]) for n in names]
+        note = f" ({astray} of {study['repeats']} worse than their start)" if astray else ""
+        rerun = [mse(methods[f"{n}-paper"]["test"]) for n in names]
         best = [mse(methods[f"{n}-tuned"]["test"]) for n in names]
         ours = mse(methods["sca"]["test"])
         means = [spread(methods[n]["test"]).mean for n in (*(f"{b}-tuned" for b in names), "sca")]
@@ -32,7 +32,7 @@ def table2(found: dict[str, Any]) -> str:
         last = [f"**{cell}**" if i == lowest else cell for i, cell in enumerate([*best, ours])]
         body += [
             [f"**{label}**", "printed in the paper", *printed],
-            ["", "the paper's settings, here", *here, mse(methods["sca-paper"]["test"]) + note],
+            ["", "the paper's settings, here", *rerun, mse(methods["sca-paper"]["test"]) + note],
             ["", "baselines tuned; SCA: our defaults", *last],
         ]
     return table(["", "", *(LABELS[n] for n in (*names, "sca"))], body)
@@ -40,10 +40,10 @@ def table2(found: dict[str, Any]) -> str:
 
 def readme_table(results: dict[str, Any]) -> str:
     """Test MSE after the paper's number of iterations: what it printed, the best tuned baseline, our defaults."""
-    found = results["table2"][str(ITERATIONS)]
+    study = results["table2"][str(ITERATIONS)]
     body = []
-    for label, row in found["rows"].items():
-        tuned = {n: spread(row["methods"][f"{n}-tuned"]["test"]).mean for n in baselines(found)}
+    for label, row in study["rows"].items():
+        tuned = {n: spread(row["methods"][f"{n}-tuned"]["test"]).mean for n in baselines(study)}
         best = min(tuned, key=lambda n: tuned[n])
         less = differences(row, [f"{best}-tuned"])[f"{best}-tuned"]
         body.append(
@@ -67,12 +67,12 @@ def differences(row: dict[str, Any], rivals: Sequence[str], key: str = "test") -
     return {name: difference(row["methods"][name][key], ours, ratio) for name in rivals}
 
 
-def paired(found: dict[str, Any]) -> str:
+def paired(study: dict[str, Any]) -> str:
     """Test MSE of the rivals less that of SCA with our defaults."""
-    names = baselines(found)
+    names = baselines(study)
     rivals = [*(f"{n}-tuned" for n in names), "sca-damped"]
     body = []
-    for label, row in found["rows"].items():
+    for label, row in study["rows"].items():
         less = differences(row, rivals)
         printed = less_printed(row["methods"]["sca"]["test"], *row["paper"]["sca"])
         body.append([label, *(gap(less[n]) for n in rivals), gap(printed)])
@@ -80,20 +80,20 @@ def paired(found: dict[str, Any]) -> str:
     return table(["", *heads], body)
 
 
-def settings(found: dict[str, Any]) -> str:
+def settings(study: dict[str, Any]) -> str:
     """What the tuned baselines chose."""
-    names = baselines(found)
+    names = baselines(study)
     body = []
-    for label, row in found["rows"].items():
+    for label, row in study["rows"].items():
         chosen = [row["methods"][f"{n}-tuned"] for n in names]
         body.append([label, *(c["setting"] + (" (edge)" if c["at_edge"] else "") for c in chosen)])
     return table(["", *(LABELS[n] for n in names)], body)
 
 
-def table2_findings(found: dict[str, Any]) -> list[str]:
+def table2_findings(study: dict[str, Any]) -> list[str]:
     """One paragraph per finding, whichever way it went."""
-    names = baselines(found)
-    rows, repeats = found["rows"], found["repeats"]
+    names = baselines(study)
+    rows, repeats = study["rows"], study["repeats"]
     out = []
     near, total = [], 0
     for label, row in rows.items():
@@ -146,43 +146,43 @@ def table2_findings(found: dict[str, Any]) -> list[str]:
 
 def _verdicts(cases: dict[str, Difference], below: str, above: str, same: str) -> str:
     """How many of the cases lie where, the exceptions by name."""
-    told = []
+    parts = []
     for verdict, words in ((-1, below), (1, above), (0, same)):
-        here = [name for name, d in cases.items() if d.verdict == verdict]
-        if here:
-            names = "" if len(here) == len(cases) or verdict == -1 else f" ({several(here)})"
-            told.append(f"{len(here)} of {len(cases)} {words}{names}")
+        group = [name for name, d in cases.items() if d.verdict == verdict]
+        if group:
+            names = "" if len(group) == len(cases) or verdict == -1 else f" ({several(group)})"
+            parts.append(f"{len(group)} of {len(cases)} {words}{names}")
     weak = [name for name, d in cases.items() if d.verdict and not d.robust]
     tail = f" With the corrected interval these are undecided: {several(weak)}." if weak else ""
-    return "; ".join(told) + "." + tail
+    return "; ".join(parts) + "." + tail
 
 
 def table2_part(results: dict[str, Any], image: Callable[[str, str], str]) -> str:
     out = []
-    for steps, found in results["table2"].items():
-        first = next(iter(found["rows"].values()))
+    for steps, study in results["table2"].items():
+        first = next(iter(study["rows"].values()))
         out += [
             f"## Table 2 and Figure 1, {int(steps):,} iterations",
-            f"`{found['command']}`, {cost(found)}. Mean ± standard deviation of "
-            f"the test MSE over {found['repeats']} repetitions, each with its own split ({1 - _share(first):.0%} for "
+            f"`{study['command']}`, {cost(study)}. Mean ± standard deviation of "
+            f"the test MSE over {study['repeats']} repetitions, each with its own split ({1 - _share(first):.0%} for "
             "training) and start; every method gets the same ones, and the same batches. The lowest of the last line "
             "is bold.",
-            table2(found),
+            table2(study),
             "Paired differences, method − SCA with our defaults (so + means that SCA is lower), ± half a 95% interval; "
             "bold where it excludes zero. ° marks those that would not survive a correction for overlapping training "
             "sets (Nadeau and Bengio), which speaks of other data of the same kind rather than of these. The last "
             "column is our mean less the number printed for the proposed method, its interval from both spreads: "
             "the splits are not the same ones.",
-            paired(found),
+            paired(study),
             image(f"convergence-{steps}", "Objective against iterations with the paper's settings"),
             image(f"convergence-{steps}-tuned", "Objective against iterations, baselines tuned"),
             image(f"divergence-{steps}", "Objective of SCA with the paper's settings, damped, and with our defaults"),
             "### What it says",
-            *table2_findings(found),
-            f"What the tuned baselines chose from {len(found['tuning']['rates'])} learning rates × constant or cosine "
+            *table2_findings(study),
+            f"What the tuned baselines chose from {len(study['tuning']['rates'])} learning rates × constant or cosine "
             "decay × last or averaged iterate, by the held-out error on "
-            f"{found['tuning']['repeats']} splits and starts that are not among those reported:",
-            settings(found),
+            f"{study['tuning']['repeats']} splits and starts that are not among those reported:",
+            settings(study),
         ]
     return "\n\n".join(out)
 

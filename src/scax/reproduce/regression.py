@@ -33,10 +33,10 @@ def regression(
 
     stop = threading.Event()
 
-    def unless_stopped(*told: Any) -> None:
+    def unless_stopped(*progress: Any) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
-        tick(*told)
+        tick(*progress)
 
     def one(row: Row, table: Rows) -> dict[str, Any]:
         return _row(row, table, repeats, steps, seed, unless_stopped, rates, tuning_repeats, baselines)
@@ -44,7 +44,7 @@ def regression(
     watch = Stopwatch()
     pool = ThreadPoolExecutor(workers)
     try:
-        found = list(pool.map(one, rows, tables))
+        each = list(pool.map(one, rows, tables))
     finally:  # after Ctrl-C, too: the other threads end at their next tick
         stop.set()
         pool.shutdown(cancel_futures=True)
@@ -54,7 +54,7 @@ def regression(
         "seed": seed,
         "tuning": {"repeats": tuning_repeats, "rates": list(rates)},
         **watch.read(),
-        "rows": {row.label: result for row, result in zip(rows, found, strict=True)},
+        "rows": {row.label: result for row, result in zip(rows, each, strict=True)},
     }
 
 
@@ -84,8 +84,8 @@ def _row(row: Row, table: Rows, repeats, steps, seed, tick: Tick, rates, tuning_
         "network": list(row.widths),
         "l2": row.l2,
         "batch_size": row.batch_size,
-        "train": len(table.x) - bench.held,
-        "held_out": bench.held,
+        "train": len(table.x) - bench.held_out,
+        "held_out": bench.held_out,
         "paper": {name: list(printed) for name, printed in row.paper.items()},
         "methods": methods,
     }

@@ -42,8 +42,8 @@ def numbers(values: Sequence[float | None]) -> np.ndarray:
 
 
 def spread(values: Sequence[float | None]) -> Spread:
-    known = numbers(values)
-    return Spread(float(known.mean()), float(known.std(ddof=1)) if len(known) > 1 else math.nan)
+    array = numbers(values)
+    return Spread(float(array.mean()), float(array.std(ddof=1)) if len(array) > 1 else math.nan)
 
 
 def difference(these: Sequence[float | None], those: Sequence[float | None] | float, ratio: float) -> Difference:

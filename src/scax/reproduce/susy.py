@@ -38,7 +38,9 @@ def susy(
 ) -> dict[str, Any]:
     """Each of the configs; `widths` is for a smaller network in a trial run."""
     watch = Stopwatch()
-    found = {c.label: _config(c, table, repeats, steps, seed, tick, rates, baselines, widths, blocks) for c in configs}
+    problems = {
+        c.label: _config(c, table, repeats, steps, seed, tick, rates, baselines, widths, blocks) for c in configs
+    }
     return {
         "data": about,
         "iterations": steps,
@@ -46,7 +48,7 @@ def susy(
         "seed": seed,
         "tuning": {"repeats": TUNING_REPEATS, "rates": list(rates)},
         **watch.read(),
-        "problems": found,
+        "problems": problems,
     }
 
 
@@ -77,7 +79,7 @@ def _config(
         setting = _told(split)
         about = "SCA, our defaults" + ("" if split is None else f", {setting}")
         methods[f"sca-{name}"] = bench.sca(about, setting, SCA(problem, blocks=split))
-    truth = np.stack([rows.y[order[: bench.held]] > 0.5 for order in bench.reported.order]).astype(float)
+    truth = np.stack([rows.y[order[: bench.held_out]] > 0.5 for order in bench.reported.order]).astype(float)
     for method in methods.values():
         outputs = method.pop("outputs")
         method["auc"] = plain([auc(z, y) for z, y in zip(outputs, truth, strict=True)])
@@ -89,8 +91,8 @@ def _config(
         "l2": config.l2,
         "network": list(net.widths),
         "batch_size": config.batch_size,
-        "train": len(rows.x) - bench.held,
-        "held_out": bench.held,
+        "train": len(rows.x) - bench.held_out,
+        "held_out": bench.held_out,
         "paper": config.paper,
         "methods": methods,
     }

@@ -32,12 +32,12 @@ def check_sizes(folder: Path, widths: tuple[int, ...]) -> None:
     """Refuse a config whose network is not that of the checkpoint, before either of them takes memory."""
     best = "state.best.params"
     saved = {p.name: p.shape for p in read_places(folder / CHECKPOINT, KIND) if p.name.startswith(best)}
-    wanted = {f"{best}[{i}]['weight']": pair for i, pair in enumerate(itertools.pairwise(widths))}
-    wanted |= {f"{best}[{i}]['bias']": (width,) for i, width in enumerate(widths[1:])}
-    if saved != wanted:
-        told = "/".join(map(str, widths if len(widths) < 20 else (*widths[:18], "…", widths[-1])))
+    expected = {f"{best}[{i}]['weight']": pair for i, pair in enumerate(itertools.pairwise(widths))}
+    expected |= {f"{best}[{i}]['bias']": (width,) for i, width in enumerate(widths[1:])}
+    if saved != expected:
+        sizes = "/".join(map(str, widths if len(widths) < 20 else (*widths[:18], "…", widths[-1])))
         raise RunFolderError(
-            f"{folder / FILE} and the table describe a {told} network, and {CHECKPOINT} holds another: restore them."
+            f"{folder / FILE} and the table describe a {sizes} network, and {CHECKPOINT} holds another: restore them."
         )
 
 

@@ -58,8 +58,8 @@ class TrainConfig:
             if reason := outside(name.replace("_", "-"), getattr(self, name), least, most):
                 return reason
         if round(self.validation + self.test, 9) > 0.9:
-            held = f"--validation {self.validation:g} and --test {self.test:g}"
-            return f"{held} leave too few rows to train on: together they must be at most 0.9."
+            held_out = f"--validation {self.validation:g} and --test {self.test:g}"
+            return f"{held_out} leave too few rows to train on: together they must be at most 0.9."
         if self.keep not in KEEPS:
             return f"--keep is {quoted(self.keep)}: choose {' or '.join(KEEPS)}."
         if self.task not in TASKS:
@@ -94,8 +94,8 @@ def outside(name: str, value: float, least: float, most: float) -> str | None:
     """What is wrong with a number outside a range in which it could mean anything; None inside."""
     if least <= value <= most:
         return None
-    told = "too large" if abs(value) >= 1e300 else f"{value:g}"
-    return f"--{name} is {told}: it must be between {least:,.10g} and {most:,.10g}."
+    shown = "too large" if abs(value) >= 1e300 else f"{value:g}"
+    return f"--{name} is {shown}: it must be between {least:,.10g} and {most:,.10g}."
 
 
 def _is_text(name: str) -> bool:

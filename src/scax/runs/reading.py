@@ -61,26 +61,26 @@ def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path
     """Encode the table: into memory, or a large one into shards under the folder."""
     split, key = _split(config), digest(config.table)
     if preprocess.bytes() <= IN_MEMORY:
-        x, y, *held = preprocess.arrays(table, split, most=IN_MEMORY)
+        x, y, *held_out_rows = preprocess.arrays(table, split, most=IN_MEMORY)
         feed: Rows | ShardFeed = _rows(x, y, config)
         rows = len(x)
     else:
         shards = convert(table, preprocess, folder / SHARDS, split=split, seed=config.seed)
         feed, rows = ShardFeed(Stream(shards, seed=config.seed), config.batch_size), shards.rows
-        held = list(shards.held_out(max(1, min(HELD_OUT, IN_MEMORY // (16 * (preprocess.schema.width + 1))))))
+        held_out_rows = list(shards.held_out(max(1, min(HELD_OUT, IN_MEMORY // (16 * (preprocess.schema.width + 1))))))
     if rows < 1:
         raise RunFolderError(f"{table.name} leaves no rows to train on: lower --validation or --test.")
-    held_out, test = _divided((held[0], held[1]), config) if held else (None, None)
+    held_out, test = _divided((held_out_rows[0], held_out_rows[1]), config) if held_out_rows else (None, None)
     warnings = _untrained(preprocess, feed.data.y) if isinstance(feed, Rows) else ()
     return Data(preprocess, feed, held_out, test, rows, key, warnings)
 
 
-def _divided(held: tuple[np.ndarray, np.ndarray], config: TrainConfig) -> tuple[Any, Any]:
+def _divided(held_out_rows: tuple[np.ndarray, np.ndarray], config: TrainConfig) -> tuple[Any, Any]:
     """(rows to choose by, rows to score on), each None where it is empty: the second drawn from the seed."""
-    count = len(held[0])
+    count = len(held_out_rows[0])
     share = config.test / (config.validation + config.test) if count else 0.0
     drawn = np.random.default_rng(config.seed).permutation(count) < round(share * count)
-    parts = ((held[0][rows], held[1][rows]) for rows in (~drawn, drawn))
+    parts = ((held_out_rows[0][rows], held_out_rows[1][rows]) for rows in (~drawn, drawn))
     first, second = (part if len(part[0]) else None for part in parts)
     return first, second
 
@@ -89,11 +89,11 @@ def _untrained(preprocess: Preprocess, y: Any) -> tuple[str, ...]:
     """A warning if all rows of a class are held out."""
     classes = preprocess.schema.target.classes
     there = set(np.unique(np.asarray(y)).astype(int).tolist())
-    gone = [str(c) for i, c in enumerate(classes) if i not in there]
-    if not gone:
+    absent = [str(c) for i, c in enumerate(classes) if i not in there]
+    if not absent:
         return ()
-    told = ", ".join(map(repr, gone[:5])) + (f" and {len(gone) - 5:,} more" if len(gone) > 5 else "")
-    which = f"class {told} has" if len(gone) == 1 else f"classes {told} have"
+    listed = ", ".join(map(repr, absent[:5])) + (f" and {len(absent) - 5:,} more" if len(absent) > 5 else "")
+    which = f"class {listed} has" if len(absent) == 1 else f"classes {listed} have"
     advice = "Give more rows, hold out fewer (--validation, --test), or try another --seed."
     return (f"The {which} no rows to train on, for all of them are held out, and will not be predicted. {advice}",)
 

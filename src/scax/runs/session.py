@@ -2,13 +2,11 @@
 
 start:  read the table → folder made aside with config, schema, environment, first checkpoint → renamed
 go:     steps → record to metrics.jsonl → now and then a checkpoint, whole or not at all
-end:    model, results; the checkpoint stays
+end:    model, results (`results.finish`); the checkpoint stays
 """
 
 import dataclasses
-import functools
 import json
-import operator
 import os
 import time
 from collections.abc import Callable, Collection
@@ -19,20 +17,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import losses
 from ..batch import Batch
 from ..cluster import hosts
-from ..models import MLP
 from ..problem import Problem
-from ..regularizers import L1, L2, GroupLasso, LogSum, Regularizer, neuron_groups
 from ..sca import SCA
-from ..storage import load_checkpoint, read_info, save, save_checkpoint, write_text
-from ..storage.error_bars import ErrorBars
+from ..storage import load_checkpoint, read_info, save_checkpoint, write_text
 from ..storage.run_files import (
     CHECKPOINT,
     ENVIRONMENT,
     METRICS,
-    MODEL,
     PATH,
     PREPROCESS,
     RESULTS,
@@ -46,28 +39,20 @@ from ..storage.run_files import (
 from ..storage.run_folder import FORMAT, RunFolderError, aside, environment, write_json
 from ..tables import Preprocess, Table, open_table
 from ..training import engine
-from ..training.evaluation import Objective, evaluate, outputs
+from ..training.evaluation import Objective, outputs
 from ..training.feed import Shards
-from ..training.finish import finish as sparse_end
 from ..training.scores import SCORES, score
 from ..training.stopping import Best, Stopping
 from ..training.strength import MOST_ROWS, chosen, in_use, set_aside, summary
 from . import config as configs
-from . import recipe, scoring, uncertainty
+from . import recipe
 from .checks import check_folder, check_info, check_sizes
 from .config import TrainConfig
+from .problem import loss_of, network, penalty
 from .reading import HELD_OUT, SHARDS, Data, digest, read
 
 RECORDS = 100
 WATCHED = 8192  # training rows the objective is measured on
-SHOWN = 2000  # rows held out whose outputs a report shows
-FINISHED = 65_536  # training rows on which a sparse run ends
-
-
-@functools.lru_cache(maxsize=8)
-def network(widths: tuple[int, ...], activation: str) -> MLP:
-    """The same object for the same network: a second run in a process compiles nothing anew."""
-    return MLP(widths, activation)
 
 
 class Session:
@@ -97,11 +82,11 @@ class Session:
 
     def _measure(self) -> Objective:
         """What a record measures: U on some training rows, the loss on some of those held out."""
-        unseen = None
+        validation = None
         if self.data.held_out is not None:
             x, y = (jnp.asarray(part[:HELD_OUT]) for part in self.data.held_out)
-            unseen = self.place(Batch(x, y))
-        return Objective(self.feed.sample(WATCHED), unseen)
+            validation = self.place(Batch(x, y))
+        return Objective(self.feed.sample(WATCHED), validation)
 
     def _begin(self, params: Any) -> None:
         """Before the first step, from these params."""
@@ -122,9 +107,9 @@ class Session:
         return self.config.strength == "auto" and self.path is None
 
     def choose(self, on_record: Callable[[dict[str, Any]], Any], should_stop: Callable[[], bool]) -> bool:
-        """Find the strength of --penalty and write path.json; False, and nothing is written, if `should_stop()`.
+        """Choose the strength of --penalty and write path.json; False, and nothing is written, if `should_stop()`.
 
-        It is found from the training rows alone, and anew by a run that is resumed before it is known. The run goes on
+        It is chosen on the training rows alone, and anew by a run that is resumed before it is known. The run goes on
         from the network of that strength on the path.
         """
         params = self._first()
@@ -135,7 +120,7 @@ class Session:
             return should_stop()
 
         config, rows = self.config, self.feed.sample(MOST_ROWS)
-        found = chosen(
+        path = chosen(
             unit,
             params,
             *set_aside(rows, config.seed),
@@ -149,10 +134,10 @@ class Session:
         if hosts.agreed(should_stop()):
             return False
         names = list(self.data.preprocess.schema.features)
-        self._begin(found.solution)
+        self._begin(path.solution)
         self.save()  # before the path: a run that has its path goes on from its checkpoint
         if hosts.first():
-            write_json(self.folder / PATH, summary(found, self.net) | {"penalty": config.penalty, "names": names})
+            write_json(self.folder / PATH, summary(path, self.net) | {"penalty": config.penalty, "names": names})
         hosts.meet()
         self.path = read_path(self.folder)  # process 0's, and its network: others may differ in rounding
         regularizer = penalty(self.config, params, self.strength)
@@ -172,10 +157,10 @@ class Session:
         return self.carry.best
 
     @property
-    def kept(self) -> str:
+    def keep(self) -> str:
         """Which solution becomes the model: the "best" on the rows held out, or the "last"."""
-        chosen = bool(self.stopping.by_validation) and bool(jnp.isfinite(self.best.value))
-        return "best" if chosen else "last"
+        by_validation = bool(self.stopping.by_validation) and bool(jnp.isfinite(self.best.value))
+        return "best" if by_validation else "last"
 
     def save(self) -> None:
         """A checkpoint from which the run goes on as if it had not stopped."""
@@ -192,8 +177,8 @@ class Session:
         self.step, self.seconds = info["step"], float(info["seconds"])
         if not hosts.first():
             return
-        kept = [r for r in read_metrics(self.folder) if r["step"] <= self.step]
-        write_text(self.folder / METRICS, "".join(json.dumps(r) + "\n" for r in kept), follow=False)
+        records = [r for r in read_metrics(self.folder) if r["step"] <= self.step]
+        write_text(self.folder / METRICS, "".join(json.dumps(r) + "\n" for r in records), follow=False)
 
     def lengthen(self) -> None:
         """Make the folder one of a run of more steps; its model stays until there is another."""
@@ -243,135 +228,24 @@ class Session:
         record = {name: float(value) for name, value in measured.items() if name not in ("step", "seconds")}
         record = {"step": self.step, "seconds": round(self.seconds, 4), **record}
         if not self.problem.regularizer.is_smooth:
-            record |= self._kept(solution)
-        if self.data.held_out is not None:
-            x, y = (part[:HELD_OUT] for part in self.data.held_out)
-            record[SCORES[self.data.task].name] = score(self.data.task, self._outputs(solution, x), y, self.unit)
-        return _plain(record)
+            record |= self.counts(solution)
+        return plain(record | self.score(solution))
 
-    def _kept(self, solution: Any) -> dict[str, int]:
-        left = in_use(self.net, solution)
-        return {"weights_kept": left["weights"], "neurons_kept": left["neurons"]}
+    def counts(self, solution: Any) -> dict[str, int]:
+        """How many weights and neurons are in use."""
+        used = in_use(self.net, solution)
+        return {"weights_kept": used["weights"], "neurons_kept": used["neurons"]}
 
-    def _scores(self, solution: Any) -> dict[str, Any]:
-        """Objective, loss and score of a network that no record has seen."""
-        scores = {"objective": float(evaluate(self.problem, solution, self.measure.rows))}
-        if self.data.held_out is not None and self.measure.validation is not None:
-            x, y = (part[:HELD_OUT] for part in self.data.held_out)
-            loss = evaluate(self.problem, solution, self.measure.validation, penalty=False)
-            scores["validation_loss"] = float(loss)
-            scores[SCORES[self.data.task].name] = score(self.data.task, self._outputs(solution, x), y, self.unit)
-        return _plain(scores)
+    def score(self, solution: Any) -> dict[str, float]:
+        """The task's score on rows held out, by its name; nothing where there are none."""
+        if self.data.held_out is None:
+            return {}
+        task, (x, y) = self.data.task, (part[:HELD_OUT] for part in self.data.held_out)
+        return {SCORES[task].name: score(task, self.outputs(solution, x), y, self.unit)}
 
-    def _outputs(self, solution: Any, x: np.ndarray) -> np.ndarray:
+    def outputs(self, solution: Any, x: np.ndarray) -> np.ndarray:
+        """Raw outputs [n, k]."""
         return np.asarray(outputs(self.problem, solution, jnp.asarray(x)))
-
-    def _judged(self, solution: Any, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
-        """Outputs and truth of some rows held out; scores and importance of columns, if nothing was chosen by them."""
-        pre, z = self.data.preprocess, self._outputs(solution, x)
-        shown, truth = (z, y) if pre.schema.target.classes else (pre.restore(z)[:, None], pre.restore(y))
-        found: dict[str, Any] = {
-            "outputs": np.round(shown[:SHOWN].astype(float), 6).tolist(),
-            "truth": np.round(truth[:SHOWN].astype(float), 6).tolist(),
-            "importance": scoring.importance(pre, lambda rows: self._outputs(solution, rows), x, y),
-        }
-        if self.data.test is None:
-            return found
-        sample = self.feed.sample(HELD_OUT)
-        if (line := scoring.linear_scores(pre, (np.asarray(sample.x), np.asarray(sample.y)), x, y)) is not None:
-            found["linear"] = line
-        return found | {"test": scoring.scores(pre, z, y)}
-
-    def _error_bars(self, solution: Any) -> ErrorBars | None:
-        """What the model says of its own uncertainty, calibrated by the rows held out; None where rows allow none."""
-        if jax.process_count() > 1:
-            return None  # no process has all rows
-        rows, held = self.feed.sample(uncertainty.MOST_ROWS), self.data.held_out
-        bars = uncertainty.of_run(self.problem, self.net, solution, rows, held, self.data.rows)
-        return None if isinstance(bars, str) else bars
-
-    def _calibrated(self, bars: ErrorBars, solution: Any, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
-        """How the error bars did on rows held out."""
-        pre, x, y = self.data.preprocess, x[:HELD_OUT], y[:HELD_OUT]
-        if not pre.schema.target.classes:
-            return {"intervals": uncertainty.intervals(bars, pre, x, y, SHOWN)}
-        plain = scoring.probabilities(self._outputs(solution, x))
-        return {"calibration": uncertainty.calibration(bars, plain, x, y)}
-
-    def finish(self) -> dict[str, Any]:
-        """Write the model and the results."""
-        hosts.meet()  # all records are written
-        kept, records = self.kept, read_metrics(self.folder)
-        solution = self.best.params if kept == "best" else engine.solution(self.method, self.carry.state)
-        # exact zeros where the penalty makes them; on a sample of the rows where they are streamed
-        solution = sparse_end(self.problem, solution, self.feed.sample(FINISHED))
-        if not records or records[-1]["step"] != self.step:
-            raise RunFolderError(
-                f"{self.folder / METRICS} has no record of step {self.step:,}. Restore it, or run again."
-            )
-        final = records[-1]
-        if kept == "best":
-            final = min(records, key=lambda r: np.inf if r.get("validation_loss") is None else r["validation_loss"])
-        if not self.problem.regularizer.is_smooth:
-            final = final | self._kept(solution) | self._scores(solution)  # of the network with its zeros
-        held = {"validation": self.data.held_out, "test": self.data.test}
-        results: dict[str, Any] = {
-            "format": FORMAT,
-            "kind": "train",
-            "task": self.data.task,
-            "score": dataclasses.asdict(SCORES[self.data.task]),
-            "network": list(self.net.widths),
-            "weights": self.weights,
-            "sparsity": in_use(self.net, solution),
-            "rows": {"train": self.data.rows}
-            | {name: 0 if part is None else len(part[0]) for name, part in held.items()},
-            "kept": kept,
-            "final": final,
-        }
-        if self.path is not None:
-            results["path"] = self.path
-        if (rows := self.data.test or self.data.held_out) is not None:
-            results |= self._judged(solution, *rows)
-        bars = self._error_bars(solution)
-        if rows is not None and bars is not None:
-            results |= self._calibrated(bars, solution, *rows)
-        if not hosts.first():
-            return results
-        name = SCORES[self.data.task].name
-        info = {"step": final["step"], "score": {name: final.get(name)}}
-        save(
-            self.folder / MODEL,
-            self.net,
-            solution,
-            loss=self.problem.loss,
-            preprocess=self.data.preprocess,
-            info=info,
-            posterior=bars,
-            follow=False,
-        )
-        write_json(self.folder / RESULTS, results)
-        return results
-
-
-def penalty(config: TrainConfig, params: Any, strength: float | None = None) -> Regularizer:
-    """The sum of the penalties with a strength; one that is to be found has strength 1 until it is."""
-    if config.strength:
-        config = dataclasses.replace(config, strength="", **{config.penalty: 1.0 if strength is None else strength})
-    parts: list[Regularizer] = []
-    if config.l2 or not (config.l1 or config.log or config.group):
-        parts.append(L2(config.l2))
-    if config.l1:
-        parts.append(L1(config.l1))
-    if config.log:
-        parts.append(LogSum(config.log))
-    if config.group:
-        parts.append(GroupLasso(config.group, neuron_groups(params)))
-    return functools.reduce(operator.add, parts)
-
-
-def loss_of(data: Data) -> Any:
-    """What the task's outputs are compared by."""
-    return {"regression": losses.Squared, "binary": losses.Logistic, "multiclass": losses.Softmax}[data.task]()
 
 
 def start(
@@ -434,6 +308,6 @@ def goals(steps: int) -> list[int]:
     return sorted({*early, *range(every, steps, every), steps})
 
 
-def _plain(record: dict[str, Any]) -> dict[str, Any]:
+def plain(record: dict[str, Any]) -> dict[str, Any]:
     """For JSON: None where a number is not finite."""
     return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in record.items()}
