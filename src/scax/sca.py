@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, PyTree
 
 from . import checks, rules
 from ._struct import Number, static, struct
+from .batch import Batch, TermBatch
 from .linearize.network import NetworkFunction
 from .options import active_curvature, active_rules, resolve_options
 from .problem import Problem
@@ -182,7 +183,7 @@ def _step(sca: SCA, state: State, batch: Any) -> tuple[State, Info]:
     return (sca.parallel or Serial()).spread(_iterate)(sca, state, batch)
 
 
-def _iterate(sca: SCA, state: State, batch: Any) -> tuple[State, Info]:
+def _iterate(sca: SCA, state: State, batch: Batch | TermBatch) -> tuple[State, Info]:
     """Algorithm 1, one iteration. Symbols as at the top of this file; w is w_n, δ is ŵ − w_n."""
     w, n, active = state.w, state.count, active_rules(sca)
 
@@ -261,13 +262,13 @@ def convex_problem(sca: SCA, state: State, batch: Any) -> tuple[AnySurrogate, So
 
 
 def _build(sca: SCA, state: State, linearized: LinearizedBatch, proposal: rules.Proposal) -> AnySurrogate:
-    build: Any = build_linear_surrogate if sca.surrogate == "full" else build_surrogate
+    parts = linearized, proposal, state.memory, state.carried
     if isinstance(proposal.memory, CurvatureMatrix):
-        build = build_quadratic_surrogate
-    return build(linearized, proposal, state.memory, state.carried)
+        return build_quadratic_surrogate(*parts)
+    return build_linear_surrogate(*parts) if sca.surrogate == "full" else build_surrogate(*parts)
 
 
-def _linearize(sca: SCA, state: State, batch: Any) -> tuple[LinearizedBatch, Solver]:
+def _linearize(sca: SCA, state: State, batch: Batch | TermBatch) -> tuple[LinearizedBatch, Solver]:
     """f and J on all rows of the batch, J in the form that the solver of this step works on; and that solver."""
     devices, problem, w = sca.parallel or Serial(), sca.problem, state.w
     network = NetworkFunction(problem, state.layout, state.frozen)
@@ -334,7 +335,7 @@ def _observe(linearized: LinearizedBatch, state: State) -> Seen:
 
 
 @jax.jit
-def _gradient(sca: SCA, state: State, batch: Any) -> Float[Array, "q"]:
+def _gradient(sca: SCA, state: State, batch: Batch | TermBatch) -> Float[Array, "q"]:
     """1/L Σ ∇l_i(w): the start of the memory from data."""
     return _linearize(dataclasses.replace(sca, surrogate="full"), state, batch)[0].gradient()
 

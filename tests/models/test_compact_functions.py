@@ -38,11 +38,10 @@ def pooled(x):
 
 
 def same(small, net, params, x):
-    expected = net(params, x)
-    tolerance = 50 * float(jnp.finfo(expected.dtype).eps)
-    np.testing.assert_allclose(
-        small.apply(x), expected, rtol=tolerance, atol=tolerance * (1 + float(np.abs(expected).max()))
-    )
+    """Both as compiled functions: operation by operation, each would be compiled by itself."""
+    expected, given = np.asarray(jax.jit(net)(params, x)), jax.jit(small.apply)(x)
+    tolerance = 50 * np.finfo(expected.dtype).eps
+    np.testing.assert_allclose(given, expected, rtol=tolerance, atol=tolerance * (1 + np.abs(expected).max()))
 
 
 def shapes(params):
