@@ -16,14 +16,19 @@ WEIGHT = np.linspace(1, 2, 23).astype(np.float32)
 
 
 def draw(feed, steps, key=jax.random.key(3), at_once=4):
-    """The batches of some steps, planned `at_once` at a time."""
+    """The batches of some steps, planned `at_once` at a time; compiled, as in the loop over steps."""
     position, batches = feed.start(key), []
     while len(batches) < steps:
-        held, count = feed.load(position, at_once)
-        plan = held.plan(position, at_once)
-        batches += [held.batch(plan, i) for i in range(count)]
-        position = held.skip(position, count)
+        loaded, count = feed.load(position, at_once)
+        plan = planned(loaded, position, at_once)
+        batches += [batch_of(loaded, plan, i) for i in range(count)]
+        position = skipped(loaded, position, count)
     return batches[:steps]
+
+
+planned = jax.jit(lambda batches, position, count: batches.plan(position, count), static_argnums=2)
+batch_of = jax.jit(lambda batches, plan, i: batches.batch(plan, i))
+skipped = jax.jit(lambda batches, position, steps: batches.skip(position, steps))
 
 
 def same(a, b):
@@ -97,13 +102,13 @@ def test_tables_up_to_the_next_power_of_two_share_a_program():
     traces = []
 
     @jax.jit
-    def planned(feed, position):
+    def counted(feed, position):
         traces.append(1)
         return feed.plan(position, 4)
 
     for n in (17, 23, 20):
         feed = EqualBatches.pad(X[:n], Y[:n], WEIGHT[:n], 5)
-        planned(feed, feed.start(jax.random.key(0)))
+        counted(feed, feed.start(jax.random.key(0)))
     assert len(traces) == 1
 
 
