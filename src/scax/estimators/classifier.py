@@ -110,8 +110,8 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
     n_layers_, n_outputs_ : int
         Number of layers, input included, and of outputs.
     sparsity_ : float
-        Fraction of `coefs_` that is not in use: zeros, and weights of neurons through which no way of weights that are
-        not zero leads from a feature to an output. `scax.compact` leaves them out without changing a prediction.
+        Fraction of `coefs_` that is not in use: zeros, and weights of neurons on no path of nonzero weights from a
+        feature to an output. `scax.compact` leaves them out without changing a prediction.
     features_used_, n_features_used_ : ndarray of bool, int
         Which input features the network looks at, and how many.
     n_neurons_used_ : tuple of int

@@ -17,9 +17,8 @@ class Sparsity:
 
     @property
     def sparsity_(self) -> float:
-        """Fraction of the weights in `coefs_` that are not in use: zeros, and those that lead to a neuron or come from
-        one through which no way of weights that are not zero leads from an input to an output. `scax.compact` leaves
-        them out, and the outputs stay the same."""
+        """Fraction of the weights in `coefs_` that are not in use: zeros, and those of neurons on no path of nonzero
+        weights from an input to an output. `scax.compact` leaves them out, and the outputs stay the same."""
         return 1 - weights_used(self.coefs_) / sum(w.size for w in self.coefs_)
 
     @property

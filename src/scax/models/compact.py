@@ -203,8 +203,8 @@ def _compact_mlp(net: MLP, params: Params) -> Compacted:
 
 
 def used(kernels: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """For the inputs and the units of each layer, whether a way of weights that are not zero leads through them, from
-    an input to an output: what `compact` leaves, but for the one unit of zeros of a layer of which nothing is left."""
+    """For the inputs and the units of each layer, whether they are on a path of nonzero weights from an input
+    to an output: what `compact` leaves, but for the one unit of zeros of a layer of which nothing is left."""
     reached = [np.ones(kernels[0].shape[0], bool)]
     for kernel in kernels:
         reached.append(np.any(kernel[reached[-1]] != 0, axis=0))
