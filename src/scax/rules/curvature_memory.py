@@ -121,7 +121,7 @@ class FullMatrix(Rule):
     With α = 1 and β = 0 w_n is where all past batches, linearized, want to be: the step is that of recursive least
     squares with fading memory, and each batch moves the weights by its share. A batch that determines few of the
     weights does not undo what the others determined. s falls with the clock's time, which stands still while fresh
-    batches improve; where they are noisy s falls like 1/n, as a Kalman gain does. Q² numbers, one Q×Q Cholesky per step.
+    batches improve; where they are noisy s falls like 1/n, as a Kalman gain does. Q² numbers, one Q×Q Cholesky a step.
     """
 
     share: Number = 0.3
