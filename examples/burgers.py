@@ -1,6 +1,5 @@
-"""Burgers' equation u_t + u u_x = ν u_xx with ν = 0.01/π: a sine wave steepens into a shock.
-
-All points are drawn anew at every step. The reference is Cole's and Hopf's formula.
+"""Burgers' equation u_t + u u_x = ν u_xx with ν = 0.01/π: a sine wave steepens into a shock. All points are drawn
+anew at every step. The reference is Cole's and Hopf's formula.
 
 Run: python examples/burgers.py [steps]
 """
@@ -55,7 +54,8 @@ def exact(t, x, nodes=100):
     return -np.sum(np.sin(np.pi * y) * mass, 1) / np.sum(mass, 1)
 
 
-def main(steps: int) -> float:
+def solve(steps):
+    """(t, x, the solution and what was found on their grid)."""
     value = scax.Term(net.apply, weight=10.0)
     problem = scax.Problem({"equation": scax.Term(equation), "start": value, "sides": value}, scax.L2(0.0))
     params = jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(0)))
@@ -63,8 +63,13 @@ def main(steps: int) -> float:
     result = scax.train(scax.SCA(problem), params, data, steps=steps, records=10)
     for i, step in enumerate(result.history["step"]):
         print(f"step {step:5.0f}  " + "  ".join(f"{name} {result.history[name][i]:.1e}" for name in data))
-    t, x = (a.ravel() for a in np.meshgrid(np.linspace(0.01, 1, 60), np.linspace(-1, 1, 161)))
-    true, found = exact(t, x), np.asarray(net.apply(result.params, np.stack([t, x], 1)))[:, 0]
+    t, x = np.linspace(0.01, 1, 60), np.linspace(-1, 1, 161)
+    rows = np.stack(np.meshgrid(t, x, indexing="ij"), -1).reshape(-1, 2)
+    return t, x, exact(*rows.T).reshape(60, 161), np.asarray(net.apply(result.params, rows)).reshape(60, 161)
+
+
+def main(steps: int) -> float:
+    _, _, true, found = solve(steps)
     error = float(np.linalg.norm(found - true) / np.linalg.norm(true))
     print(f"relative L2 error {error:.1e} after {steps} steps")
     return error

@@ -30,6 +30,7 @@ SHORTENED = {
     "poisson": (25, 0.1),
     "poisson_5d": (25, 0.3),
     "burgers": (10, 1.0),
+    "allen_cahn": (3, 2.0),
     "find_coefficient": (60, 0.06),
     "duffing": (30, 0.1),
     "chemical_kinetics": (20, 0.03),
