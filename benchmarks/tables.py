@@ -12,6 +12,7 @@ marked: the others are the honest ones.
 """
 
 import argparse
+import contextlib
 import json
 import time
 import warnings
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn import datasets
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
@@ -177,21 +179,58 @@ def methods(table: Table) -> dict[str, Callable[[], Any]]:
         "MLP, early stopping": lambda: make_pipeline(flat(), goal(mlp(random_state=0, early_stopping=True))),
         "HistGradientBoosting": lambda: trees(categorical_features=marks, random_state=0),
     }
-    try:
+    with contextlib.suppress(ImportError):
         from lightgbm import LGBMClassifier, LGBMRegressor
 
-        found["LightGBM"] = lambda: (LGBMClassifier if table.is_classes else LGBMRegressor)(random_state=0, verbose=-1)
-    except ImportError:
-        pass
-    try:
+        light = LGBMClassifier if table.is_classes else LGBMRegressor
+        found["LightGBM"] = lambda: OnFrames(light(random_state=0, verbose=-1), marks)
+    with contextlib.suppress(ImportError):
         from catboost import CatBoostClassifier, CatBoostRegressor
 
-        found["CatBoost"] = lambda: (CatBoostClassifier if table.is_classes else CatBoostRegressor)(
-            random_state=0, verbose=0, allow_writing_files=False
-        )
-    except ImportError:
-        pass
+        cat = CatBoostClassifier if table.is_classes else CatBoostRegressor
+        options = {"cat_features": np.flatnonzero(marks).tolist(), "allow_writing_files": False}
+        found["CatBoost"] = lambda: OnFrames(cat(random_state=0, verbose=0, **options), marks)
+    with contextlib.suppress(ImportError):
+        from pytabkit import RealMLP_TD_Classifier, RealMLP_TD_Regressor
+
+        real = RealMLP_TD_Classifier if table.is_classes else RealMLP_TD_Regressor
+        found["RealMLP"] = lambda: OnFrames(make_pipeline(FillNumbers(), real(random_state=0, device="cpu")), marks)
     return found
+
+
+class OnFrames:
+    """A model that takes categories as columns of a frame of pandas."""
+
+    def __init__(self, model: Any, marks: np.ndarray):
+        self.model, self.marks = model, marks
+
+    def fit(self, x: np.ndarray, y: np.ndarray) -> None:
+        self.model.fit(self._frame(x), y)
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(self.model.predict(self._frame(x)))
+
+    def predict_proba(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(self.model.predict_proba(self._frame(x)))
+
+    def _frame(self, x: np.ndarray) -> Any:
+        import pandas
+
+        text = lambda v: "missing" if np.isnan(v) else f"{v:g}"
+        parts = {f"c{j}": pandas.Series([text(v) for v in x[:, j]], dtype="category") if on else x[:, j]
+                 for j, on in enumerate(self.marks.tolist())}  # fmt: skip
+        return pandas.DataFrame(parts)
+
+
+class FillNumbers(TransformerMixin, BaseEstimator):
+    """The median for missing numbers, which RealMLP does not take; categories as they are."""
+
+    def fit(self, x: Any, y: Any = None) -> "FillNumbers":
+        self.median_ = x.median(numeric_only=True)
+        return self
+
+    def transform(self, x: Any) -> Any:
+        return x.fillna(self.median_)
 
 
 def error(model: Any, x: np.ndarray, y: np.ndarray, train: np.ndarray) -> float:

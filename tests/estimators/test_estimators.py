@@ -7,6 +7,7 @@ import sys
 import joblib
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris, load_linnerud
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -114,6 +115,25 @@ def test_class_weights_are_sample_weights(iris):
     np.testing.assert_allclose(by_class.coefs_[0], by_row.coefs_[0])
     balanced = SCAClassifier(**SMALL, class_weight="balanced").fit(x, y)
     assert balanced.predict_proba(x)[:, 2].mean() > SCAClassifier(**SMALL).fit(x, y).predict_proba(x)[:, 2].mean()
+
+
+def test_several_labels_per_row_each_have_their_probability():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(80, 3))
+    y = np.column_stack([x[:, 0] > 0, x[:, 1] > 0.5]).astype(int)
+    model = SCAClassifier(**SMALL).fit(x, csr_matrix(y))
+    p = model.predict_proba(x)
+    assert p.shape == y.shape
+    assert np.abs(p.sum(axis=1) - 1).max() > 0.2  # they do not exclude each other
+    np.testing.assert_array_equal(model.predict(x), p > 0.5)
+    assert np.mean(model.predict(x) == y) > 0.9
+    parts = SCAClassifier(**SMALL).partial_fit(x, y)
+    for bad, message in ((y + 1, "values such as 2"), (np.ones((80, 3)), "unlike the y of the first call")):
+        with pytest.raises(ValueError, match=message):
+            parts.partial_fit(x, bad)
+    for refused in (lambda: model.predict_proba(x, calibrated=True), model.to_model):
+        with pytest.raises(ValueError, match="labels"):
+            refused()
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])

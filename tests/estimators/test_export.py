@@ -15,7 +15,8 @@ def _frame(rows=150):
     random = np.random.default_rng(0)
     size = np.where(random.random(rows) < 0.1, np.nan, random.standard_t(1, rows))
     color = random.choice(["red", "green", "blue"], rows)
-    frame = polars.DataFrame({"size": size, "color": color, "same": np.ones(rows)})
+    days = np.datetime64("2024-01-01T00:00:00.000") + 7 * np.arange(rows) * np.timedelta64(3600_000, "ms")
+    frame = polars.DataFrame({"size": size, "color": color, "same": np.ones(rows), "day": days})
     return frame, np.nan_to_num(np.tanh(size)) + (color == "red")
 
 

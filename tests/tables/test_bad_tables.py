@@ -8,7 +8,7 @@ import pytest
 from scax.tables import Preprocess, TableError, open_table
 from scax.tables import table as table_module
 
-GOOD = "a,b,y\n" + "".join(f"{i},{i % 3},{i * 0.5 + (i % 7)}\n" for i in range(40))
+GOOD = "a,b,y\n" + "".join(f"{i + 5},{i % 3},{i * 0.5 + (i % 7)}\n" for i in range(40))
 
 
 def _fit(tmp_path, text, target="y", **options):
@@ -45,26 +45,25 @@ CASES = {
         _with("c", [1.5 * i if i != 16 else "about 4" for i in range(40)]),
         r"'c' has numbers, but 'about 4' in row 17 \(1 such row",
     ),
-    "thousands": (_with("c", [i if i % 8 else '"1,234"' for i in range(40)]), "'1,234' in row 1 .*without separators"),
-    "decimal comma": ("a;y\n" + "".join(f"{i},5;{i}\n" for i in range(40)), r"decimal comma \('\d*,5'\): write them"),
-    "percent": (
-        _with("c", [f"{i}.5%" for i in range(40)]),
-        r"percent signs.*\('\d+.5%'\): write them plainly \(\d+.5\)",
-    ),
-    "currency": (
-        _with("c", [f"${i % 3}.20" for i in range(40)]),
-        r"currency.*'\$\d.20'.*plainly \(\d.20\).*--category",
-    ),
-    "separators": (_with("c", [f'"{i},234.50"' for i in range(1, 41)]), r"separators \('\d+,234.50'\).*\(\d+234.50\)"),
-    "percent as target": (
-        "a,y\n" + "".join(f"{i},{i}.5%\n" for i in range(40)),
-        r"write them plainly, as \d+.5, or use",
+    "units among numbers": (
+        _with("c", [f'"1,{i:03d}"' if i != 7 else "6 kg" for i in range(40)]),
+        r"column 'c' has numbers such as '1,\d+', but '6 kg' among them: correct it or leave it empty",
     ),
     "infinite": (_with("c", [i if i != 3 else "-inf" for i in range(40)]), r"'c' is infinite in row 4 \(-inf\)"),
     "overflow": (_with("c", [i if i != 3 else "1e999" for i in range(40)]), "'c' is infinite in row 4"),
     "huge": (_with("c", [i if i != 3 else "1e200" for i in range(40)]), "'c' has numbers beyond 1e150"),
-    "dates": (_with("c", [f"2020-01-{i % 28 + 1:02d}" for i in range(40)]), "'c' holds dates or times. Turn them"),
-    "other dates": (_with("c", [f"{i % 28 + 1}/1/2020" for i in range(40)]), "'c' holds dates"),
+    "dates of any order": (
+        _with("c", [f"{i % 12 + 1}/{i % 11 + 1}/2020" for i in range(40)]),
+        r"'c' holds dates such as '\d+/\d+/2020', and every one may have the day or the month first: write them as",
+    ),
+    "no date": (
+        _with("c", [f"2020-01-{i % 28 + 1:02d}" if i != 9 else "soon" for i in range(40)]),
+        r"'c' holds dates or times, not all of them .*\('soon' is none\).*or leave the column out \(drop, --drop\)",
+    ),
+    "dates that are none": (
+        _with("c", [f"2020-02-{i % 31 + 1:02d}" for i in range(40)]),
+        "'c' holds dates or times, not",
+    ),
     "text": (_with("c", [f"the quick brown fox {i}" for i in range(40)]), "'c' holds text"),
     "too many levels": (
         _with("c", [f"c{i % 30}" for i in range(40)]),
@@ -102,6 +101,19 @@ def test_bad_table(tmp_path, name):
     assert len(said) < 400
     assert said.endswith(".")
     assert "\n" not in said
+
+
+def test_all_problems_are_listed_at_once(tmp_path):
+    text = "a,when,words,y\n" + "".join(
+        f"{i},{i % 9 + 1}/{i % 8 + 1}/2020,the quick brown fox {i},{i * 0.5}\n" for i in range(40)
+    )
+    text = text.replace("\n3,", "\nthree,")
+    with pytest.raises(TableError) as caught:
+        _fit(tmp_path, text)
+    first, *lines = str(caught.value).split("\n")
+    assert first == "t.csv has 3 problems:"
+    assert [line.split("'")[1] for line in lines] == ["when", "a", "words"]
+    assert all("leave it" in line or "leave the column out" in line for line in lines)
 
 
 def test_bad_files(tmp_path):
@@ -180,7 +192,7 @@ def test_leakage_is_a_warning(tmp_path):
     ):
         (warning,) = _fit(tmp_path, _with("c", column)).schema.warnings
         assert told in warning
-    same = "a,c,y\n" + "".join(f"{i},{'xy'[i % 2]},{'xy'[i % 2]}\n" for i in range(30))
+    same = "a,c,y\n" + "".join(f"{i * i},{'xy'[i % 2]},{'xy'[i % 2]}\n" for i in range(30))
     assert "'c' equals the target" in _fit(tmp_path, same).schema.warnings[0]
     assert not _fit(tmp_path, GOOD).schema.warnings
 

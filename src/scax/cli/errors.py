@@ -11,7 +11,7 @@ from .._text import fitted, printable
 USAGE = 2  # what the user can put right
 INTERRUPTED = 130  # Ctrl-C, as shells count it
 LOST = 75  # a process of the same run is gone
-LONGEST = 1000  # characters of a message: a name in it may be of any length
+LONGEST, MOST_LINES = 1000, 25  # of a message: a name in it may be of any length
 LAUNCHED = "SCAX_LAUNCHED"  # in the environment of processes that `scax launch` speaks for
 
 
@@ -20,7 +20,8 @@ class UserError(Exception):
 
 
 def fail(message: str, code: int = USAGE) -> NoReturn:
-    print(fitted(f"scax: {printable(message, LONGEST)}", sys.stderr), file=sys.stderr)
+    for line in f"scax: {message}".splitlines()[:MOST_LINES]:
+        print(fitted(printable(line, LONGEST), sys.stderr), file=sys.stderr)
     raise SystemExit(code)
 
 

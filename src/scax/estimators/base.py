@@ -483,8 +483,6 @@ class SCAEstimator(Uncertain, Sparsity, BaseEstimator):
         check_is_fitted(self)
         classes = getattr(self, "classes_", None)
         mean, scale, link = self._output_units()
-        if classes is None and self.n_outputs_ > 1:
-            raise ValueError(f"a model file predicts one column; this estimator has {self.n_outputs_} outputs.")
         biases = [*self.intercepts_[:-1], self.intercepts_[-1] + self._output_offset]
         names = [str(n) for n in getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])]
         layers = list(zip(self.coefs_, biases, strict=True))
@@ -492,7 +490,7 @@ class SCAEstimator(Uncertain, Sparsity, BaseEstimator):
         return model_of(layers, self._activation(), link, self._columns, self._encoding, names, about, (mean, scale))
 
     def _output_units(self) -> tuple[float, float, str]:
-        """Mean and scale by which outputs become predictions, and the link before them."""
+        """Mean and scale by which outputs become predictions, and the link before them; for one column alone."""
         raise NotImplementedError
 
     def _inputs(self, X) -> np.ndarray:

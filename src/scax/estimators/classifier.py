@@ -1,6 +1,7 @@
 """Classification with the interface of scikit-learn."""
 
 import numpy as np
+from scipy.sparse import issparse
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
@@ -117,7 +118,7 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
     n_neurons_used_ : tuple of int
         For every hidden layer, how many neurons are in use.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        The labels; of several labels per row their places, 0, 1, …
 
     See Also
     --------
@@ -192,10 +193,10 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows.
-        y : array-like of shape (n_samples,)
-            Labels.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels, or a column of 0 and 1 for each of several labels that a row may have.
         classes : array-like of shape (n_classes,), default=None
-            All labels that can occur. Needed in the first call; ignored later.
+            All labels that can occur. Needed in the first call; ignored later, and for several labels per row.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows.
 
@@ -204,7 +205,7 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
         self : object
             The estimator.
         """
-        if not hasattr(self, "classes_"):
+        if not hasattr(self, "classes_") and not _is_multilabel(y):
             if classes is None:
                 raise ValueError("the first call to partial_fit needs classes: all labels that can occur.")
             self._expected = np.unique(classes)
@@ -224,11 +225,17 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
         Returns
         -------
         p : ndarray of shape (n_samples, n_classes)
-            Probabilities, the columns in the order of `classes_`.
+            Probabilities, the columns in the order of `classes_`; of several labels per row, each by itself.
         """
+        if calibrated and self._multilabel:
+            raise ValueError(
+                "calibrated=True is for classes of which a row has one; these labels do not exclude others."
+            )
         if calibrated:
             return self.error_bars_.probabilities(self._inputs(X))
         z = self._raw(X)
+        if self._multilabel:
+            return expit(z)
         return np.hstack([expit(-z), expit(z)]) if z.shape[1] == 1 else softmax(z, axis=1)
 
     def predict_log_proba(self, X):
@@ -257,7 +264,7 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
         Returns
         -------
         z : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Log-odds of the second class where there are two, otherwise one logit per class.
+            Log-odds of the second class where there are two, or of each label, otherwise one logit per class.
         """
         z = self._raw(X)
         return z[:, 0] if z.shape[1] == 1 else z
@@ -272,17 +279,22 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
 
         Returns
         -------
-        y : ndarray of shape (n_samples,)
-            The most probable class of every row.
+        y : ndarray of shape (n_samples,) or (n_samples, n_labels)
+            The most probable class of every row; of several labels 1 for those more probable than not.
         """
         z = self._raw(X)
+        if self._multilabel:
+            return (z > 0).astype(int)
         return self.classes_[(z[:, 0] > 0).astype(int) if z.shape[1] == 1 else z.argmax(axis=1)]
 
     def _validate(self, X, y, first):
+        if _is_multilabel(y):
+            return self._validate_labels(X, y.toarray() if issparse(y) else y, first)
         X, y = self._table(X, y, first)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         if first:
+            self._multilabel = False
             self.classes_ = self.__dict__.pop("_expected", None)
             if self.classes_ is None:
                 self.classes_ = np.unique(y)
@@ -297,7 +309,26 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
             )
         return X, np.searchsorted(self.classes_, y)
 
+    def _validate_labels(self, X, y, first):
+        """For several labels per row: y stays a matrix of 0 and 1."""
+        X, y = self._table(X, y, first, multi_output=True)
+        strange = np.setdiff1d(y, [0, 1])
+        if len(strange):
+            raise ValueError(
+                f"y has {y.shape[1]} columns with values such as {strange[0]}: give one column of classes, or a column "
+                "of 0 and 1 for every label."
+            )
+        if self.class_weight is not None:
+            raise ValueError("class_weight is for one class per row, and y has several labels: use sample_weight.")
+        if first:
+            self._multilabel, self.classes_ = True, np.arange(y.shape[1])
+        elif not self._multilabel or y.shape[1] != len(self.classes_):
+            raise ValueError(f"y has {y.shape[1]} columns of labels, unlike the y of the first call.")
+        return X, y.astype(np.int64)
+
     def _targets(self, y, weight, first):
+        if self._multilabel:
+            return y.astype(float)
         if len(self.classes_) == 2:
             return y[:, None].astype(float)
         return np.eye(len(self.classes_))[y]
@@ -320,17 +351,30 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
 
     def _offset(self, targets, weight):
         """The log-odds of the classes in the training data, one row of each added so that none is impossible."""
-        if targets.shape[1] == 1:
+        if targets.shape[1] == 1 or self._multilabel:
             ones = weight @ targets
             return np.log((ones + 1) / (weight.sum() - ones + 1))
         totals = weight @ targets + 1
         return np.log(totals / totals.sum())
 
     def _output_units(self):
+        if self._multilabel:
+            raise ValueError(f"a model file predicts one column; this estimator predicts {len(self.classes_)} labels.")
         return 0.0, 1.0, "logistic" if len(self.classes_) == 2 else "softmax"
 
     def _loss(self) -> Loss:
-        return Logistic() if len(self.classes_) == 2 else Softmax()
+        return Logistic() if self._multilabel or len(self.classes_) == 2 else Softmax()
 
     def _strata(self, y):
-        return y
+        return None if self._multilabel else y
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+def _is_multilabel(y) -> bool:
+    """Whether y has a column for every label, rather than one column of classes."""
+    shape = y.shape if hasattr(y, "shape") else np.shape(y)
+    return len(shape) == 2 and shape[1] > 1

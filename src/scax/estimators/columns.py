@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ..tables.readings import PARTS, date_part
+
 #: A category's values seen in fewer rows share one level, if there are several such values.
 RARE = 5
 #: The most frequent values of a category that have levels of their own, at most.
 MOST_LEVELS = 255
 #: The code of values that are none of the levels.
 OTHER = -1.0
-#: What a date becomes, beside the days since 1970.
-PARTS = ("year", "month", "weekday", "hour")
 DAY = 86_400e9  # ns
 
 
@@ -29,7 +29,7 @@ class Column:
     @property
     def width(self) -> int:
         """Columns of the matrix."""
-        return 1 + len(PARTS) if self.kind == "date" else 1
+        return len(PARTS) if self.kind == "date" else 1
 
     def read(self, values: "Values") -> np.ndarray:
         """[n, width]; a category's values as the places of their levels, NaN where missing."""
@@ -83,7 +83,7 @@ class Values:
     declared: str  # "number", "category", "date"
     numbers: Callable[[], np.ndarray]  # float64 [n], NaN where missing
     objects: Callable[[], Iterable[Any]]  # None where missing
-    dates: Callable[[], np.ndarray]  # float64 [n, 1 + parts]
+    dates: Callable[[], np.ndarray]  # float64 [n, parts]
 
 
 def is_frame(X: Any) -> bool:
@@ -146,13 +146,7 @@ def _of_time(time: np.ndarray, objects: Callable[[], Iterable[Any]]) -> Values:
     if time.dtype.kind == "m":
         return Values("number", lambda: days, objects, _none)
 
-    def dates() -> np.ndarray:
-        month = time.astype("datetime64[M]").astype(np.int64)
-        whole = np.floor(np.where(missing, 0, days))
-        parts = [1970 + month // 12, month % 12, (whole + 3) % 7, (np.where(missing, 0, days) - whole) * 24]
-        return np.column_stack([days, *(np.where(missing, np.nan, part) for part in parts)])
-
-    return Values("date", lambda: days, objects, dates)
+    return Values("date", lambda: days, objects, lambda: np.column_stack([date_part(part, days) for part in PARTS]))
 
 
 def _none() -> Any:

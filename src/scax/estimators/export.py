@@ -7,6 +7,7 @@ import numpy as np
 from ..storage.model import Model
 from ..tables.encode import Encoding
 from ..tables.preprocess import Preprocess
+from ..tables.readings import ISO, PARTS
 from ..tables.schema import Column, Schema, Target
 from .columns import Columns
 
@@ -25,7 +26,8 @@ def model_of(
     units: tuple[float, float],
 ) -> Model:
     """`units`: mean and scale of a regression target."""
-    described = [_column(each, i, encoding, names) for i, each in enumerate(columns.columns)]
+    parts = ((each, part) for each in columns.columns for part in (PARTS if each.kind == "date" else ("",)))
+    described = [_column(each, part, i, encoding, names) for i, (each, part) in enumerate(parts)]
     is_number = [c.kind == "number" for c in described]
     scale = np.where(np.isfinite(encoding.scale), encoding.scale, NOTHING)
     limit = np.where(np.isfinite(encoding.limit), encoding.limit, 0.0)
@@ -36,14 +38,16 @@ def model_of(
     return Model(tuple(layers), activation, "linear", link, preprocess)
 
 
-def _column(column: Any, i: int, encoding: Encoding, names: list[str]) -> Column:
+def _column(column: Any, part: str, i: int, encoding: Encoding, names: list[str]) -> Column:
+    """Column `i` of the matrix, which is a column of X or a part of a date in it."""
     name, indicator = names[column.place], bool(encoding.indicator[i])
-    if column.kind == "date":
-        raise ValueError(f"column {name!r} holds dates, which a model file does not expand: give numbers instead.")
+    edges = tuple(encoding.edges[i].tolist())
+    if part:
+        return Column(f"{name}: {part}", "number", indicator=indicator, edges=edges, source=name, form=ISO, part=part)
     if column.kind == "category":
         levels = [f"{v:g}" if isinstance(v, float) else str(v) for v in column.levels]
         return Column(name, "category", tuple(levels), indicator)
-    return Column(name, "number", indicator=indicator, edges=tuple(encoding.edges[i].tolist()))
+    return Column(name, "number", indicator=indicator, edges=edges)
 
 
 def target_of(name: str, classes: np.ndarray | None) -> Target:

@@ -289,6 +289,8 @@ class SCARegressor(RegressorMixin, SCAEstimator):
 
     def _output_units(self):
         scaling = self._target_scaling
+        if self.n_outputs_ > 1:
+            raise ValueError(f"a model file predicts one column; this estimator has {self.n_outputs_} outputs.")
         return (
             float(scaling.center[0]),
             float(scaling.scale[0]),

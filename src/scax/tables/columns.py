@@ -109,8 +109,32 @@ class Objects(Values):
         return str(self.values[row])
 
 
+class Dates(Values):
+    """A column of dates, or of times of a day, as days since 1970, NaN where missing."""
+
+    declared = "date"
+
+    def __init__(self, days: np.ndarray):
+        self.days = days
+
+    def numbers(self):
+        return np.full(len(self.days), np.nan), ~np.isnan(self.days)
+
+    def missing(self):
+        return np.isnan(self.days)
+
+    def counts(self, most):
+        return {}
+
+    def codes(self, lookup):
+        return np.where(self.missing(), MISSING_CODE, UNSEEN_CODE).astype(np.int32)
+
+    def text(self, row):
+        return "" if np.isnan(self.days[row]) else str(np.datetime64(round(self.days[row] * 86_400), "s"))
+
+
 class Opaque(Values):
-    """Dates, lists and other things that are no input as they are; only their type is known."""
+    """Lists and other things that are no input as they are; only their type is known."""
 
     def __init__(self, declared: str, size: int):
         self.declared, self.size = declared, size
@@ -143,16 +167,27 @@ def of_array(values: Any) -> Values:
         return Numbers(array, "boolean")
     if array.dtype.kind in "fiu":
         return Numbers(array)
-    if array.dtype.kind in "mM":
-        return Opaque("date", len(array))
     if array.dtype.kind == "O" and any(hasattr(v, "isoformat") for v in array):
-        return Opaque("date", len(array))
+        array = _as_times(array)
+    if array.dtype.kind in "mM":
+        days = np.where(np.isnat(array), np.nan, array / np.timedelta64(1, "D") if array.dtype.kind == "m" else
+                        (array - np.datetime64(0, "s")) / np.timedelta64(1, "D"))  # fmt: skip
+        return Numbers(days) if array.dtype.kind == "m" else Dates(days)
     if array.dtype.kind in "OUST":
         return Objects(array.tolist())
     return Opaque(str(array.dtype), len(array))
 
 
 _PANDAS_NULLABLE = {f"{kind}{bits}" for kind in ("Int", "UInt", "Float") for bits in (8, 16, 32, 64)} | {"boolean"}
+
+
+def _as_times(array: np.ndarray) -> np.ndarray:
+    """Dates of Python or pandas as NumPy's, a time zone left out; as they are where others are among them."""
+    plain = [None if clean(v) is None else v.replace(tzinfo=None) if getattr(v, "tzinfo", None) else v for v in array]
+    try:
+        return np.array(plain, "datetime64[us]")
+    except (TypeError, ValueError):
+        return array
 
 
 def clean(value: Any) -> str | None:

@@ -2,8 +2,9 @@
 
 import difflib
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+MOST_PROBLEMS = 20
 MOST_NAMES = 5000  # that are compared with one that is not there
 
 
@@ -19,3 +20,12 @@ def near(name: str, names: Iterable[str]) -> str:
     if found:
         return f" Did you mean {lower[found[0]]!r}?"
     return f" It has {', '.join(map(repr, names[:8]))}{', …' if len(names) > 8 else ''}."
+
+
+def together(table: str, problems: Sequence[TableError]) -> TableError:
+    """All that is wrong with a table as one error, a line for each."""
+    if len(problems) == 1:
+        return problems[0]
+    lines = [str(problem).removeprefix(f"{table}: ") for problem in problems[:MOST_PROBLEMS]]
+    more = [f"… and {len(problems) - MOST_PROBLEMS} more."] if len(problems) > MOST_PROBLEMS else []
+    return TableError("\n  ".join([f"{table} has {len(problems)} problems:", *lines, *more]))

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from . import infer
+from . import infer, infer_readings
 from .encode import BINS, KINDS, LIMIT, MOST_BINNED, Sorted
-from .errors import TableError, near
+from .errors import TableError, near, together
 from .preprocess import Preprocess
+from .readings import COMMA, ISO, Reading, ReadTable
 from .schema import TASKS, Column, Schema
 from .split import Split
 from .survey import TEXTS, Survey, Tallied
@@ -36,25 +37,55 @@ def fit(
     _check(table, target, task, drop, categories, max_levels)
     if numbers not in ("auto", *KINDS):
         raise TableError(f"numbers={numbers!r} is not known: use 'auto', {', '.join(map(repr, KINDS))}.")
-    names = tuple(name for name in table.columns if name not in set(drop))
     chosen = {target, *categories}
-    survey = Survey.of(table, names, target, split, lambda name: name in chosen or infer.is_id(name), progress)
+
+    def look(table: Table, counted: Callable[[str], bool]) -> Survey:
+        names = tuple(name for name in table.columns if name not in set(drop))
+        return Survey.of(table, names, target, split, counted, progress)
+
+    survey = look(table, lambda name: name in chosen or infer.is_id(name))
     if survey.rows < 2:
         raise TableError(f"{table.name} has one row: training needs at least two, and hundreds to be of use.")
     if survey.train_rows < 1:
         raise TableError(
             f"{table.name} has {survey.rows} rows, all of them held out: give more rows, or hold out fewer."
         )
-    goal = infer.target(table.name, target, survey.columns[target], task)
-    place = {name: j for j, name in enumerate(names)}
+    readings, warnings, problems = infer_readings.readings(
+        table.name, survey.columns, target, task, categories, table.separator not in (None, ",")
+    )
+    if readings:
+        if any(reading.form == COMMA for reading in readings.values()):
+            everything = look(table, lambda name: True).columns
+            readings = infer_readings.grouped_by_points(everything, {target, *categories}) | readings
+        table = ReadTable(table, readings)
+        survey = look(table, lambda name: name in chosen or infer.is_id(name))
+    place = {name: j for j, name in enumerate(survey.columns)}
     on_a_line = infer.on_a_line(survey.sample, place[target])
-    columns, warnings = [], []
+    columns, goal = [], None
     for name, found in survey.columns.items():
-        if name == target:
+        if name in problems:
             continue
-        columns.append(infer.column(table.name, name, found, max_levels, name in chosen))
-        if columns[-1].kind != "dropped" and (told := infer.leaks(name, found.equal, bool(on_a_line[place[name]]))):
-            warnings.append(told)
+        try:
+            reading = readings.get(name)
+            if reading is not None and found.words:
+                raise infer_readings.unreadable(table.name, reading, found)
+            if reading is not None and not reading.leads:
+                found = dataclasses.replace(found, missing=0)
+            if name == target:
+                goal = infer.target(table.name, target, found, task)
+                goal = goal if reading is None else dataclasses.replace(goal, form=reading.form)
+                continue
+            column = infer.column(table.name, name, found, max_levels, name in chosen)
+        except TableError as error:
+            problems[name] = error
+            continue
+        columns.append(column if reading is None or column.kind == "dropped" else _with_reading(column, reading))
+        if column.kind != "dropped":
+            told = (infer.leaks(name, found.equal, bool(on_a_line[place[name]])), infer.counts_rows(name, found))
+            warnings += [each for each in told if each]
+    if problems:
+        raise together(table.name, list({str(problem): problem for problem in problems.values()}.values()))
+    assert goal is not None
     dropped = set(drop)
     columns += [Column(name, "dropped", note="dropped: as asked") for name in table.columns if name in dropped]
     schema = Schema(tuple(columns), goal, survey.rows, tuple(warnings[:MOST_WARNINGS]))
@@ -79,6 +110,15 @@ def fit(
         return Preprocess(schema, median, mean, scale, limit=limit)
     found = survey.columns[target]
     return Preprocess(schema, median, mean, scale, found.mean, _unit(found.squares, found.count, found.mean), limit)
+
+
+def _with_reading(column: Column, reading: Reading) -> Column:
+    """The column, and how it is read; said once of a date."""
+    form = "2024-01-31" if reading.form == ISO else reading.form
+    note = f"written as {form}" if reading.leads else ""
+    return dataclasses.replace(
+        column, kind="number", source=reading.source, form=reading.form, part=reading.part, note=note
+    )
 
 
 def _kind(numbers: str, schema: Schema, rows: int) -> str:

@@ -11,18 +11,12 @@ from .survey import TEXTS, Tallied
 
 MOST_CLASSES = 1000
 FEW_VALUES = 20
+#: Values of a category in fewer rows share what is left, if they are at most this share of the rows.
+RARE, SHARE = 5, 0.5
 _ID = re.compile(
     r"(id|ids|uuid|guid|index|idx|key|row|row[ _]?(nr|no|num|number|id)|unnamed.*|.*[ _.-](id|uuid|key))", re.I
 )
 _CAMEL_ID = re.compile(r".*[a-z](Id|ID)")
-_DATE = re.compile(
-    r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?|\d{4}/\d{1,2}/\d{1,2}( .*)?|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}( .*)?"
-    r"|\d{1,2}:\d{2}(:\d{2}.*)?"
-    r"|\d{1,2}[- ][A-Za-z]{3,9}[- ]\d{2,4}.*|[A-Za-z]{3,9} \d{1,2},? \d{4}.*"
-)
-_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+|[+-]?\d+")
-#: a number with a sign of currency, a percent sign, or separators of thousands
-_DRESSED = re.compile(r"[+-]?[$€£¥]?\s?[+-]?\d[\d,' ]*(\.\d*)?\s?[%$€£¥]?")
 _LEAVE_OUT = "leave it out (drop, --drop)"
 
 
@@ -30,11 +24,6 @@ def column(table: str, name: str, found: Tallied, max_levels: int, forced: bool)
     """The kind of one input column, or a TableError that says what to do about it."""
     where = f"{table}: column {name!r}"
     missing = {"missing": found.missing, "indicator": found.missing > 0}
-    if found.declared == "date" or _share(found, _DATE) > 0.9:
-        raise TableError(
-            f"{where} holds dates or times. Turn them into numbers that matter (year, month, weekday, days since …), "
-            f"or {_LEAVE_OUT}."
-        )
     if found.declared not in ("number", "boolean", "text"):
         raise TableError(
             f"{where} holds values of type {found.declared}: turn them into numbers or texts, or {_LEAVE_OUT}."
@@ -51,11 +40,6 @@ def column(table: str, name: str, found: Tallied, max_levels: int, forced: bool)
         return _number(where, name, found, missing)
     if found.words <= 0.2 * found.present:
         raise _text_among_numbers(where, found)
-    if _share(found, _DECIMAL_COMMA) <= 0.8 and (example := _dressed(found)):
-        raise TableError(
-            f"{where} has numbers with signs of currency, percent signs or separators ({example[:40]!r}): write them "
-            f"plainly ({_plainly(example)}), or take the column as a category (--category)."
-        )
     return _category(where, name, found, max_levels, missing)
 
 
@@ -71,11 +55,9 @@ def _number(where: str, name: str, found: Tallied, missing: dict) -> Column:
 def _category(where: str, name: str, found: Tallied, max_levels: int, missing: dict) -> Column:
     if len(found.counts) == 1 and not found.missing:
         return Column(name, "dropped", note="dropped: always the same value")
-    if _share(found, _DECIMAL_COMMA) > 0.8:
-        example = next(iter(found.counts))
-        raise TableError(f"{where} has numbers with a decimal comma ({example!r}): write them with a point.")
     words = sum(len(text.split()) for text in found.counts) / len(found.counts)
-    many = found.overflow or len(found.counts) > max_levels
+    levels = _levels(found, max_levels)
+    many = found.overflow or len(levels) > max_levels
     if _all_differ(found) and found.present > 10 and words < 4 and (is_id(name) or not many):
         return Column(name, "dropped", note="dropped: a different value in every row")
     if words >= 4 and (many or _all_differ(found)):
@@ -85,10 +67,21 @@ def _category(where: str, name: str, found: Tallied, max_levels: int, missing: d
         )
     if many:
         raise TableError(
-            f"{where} has {_how_many(found)} different values, and a category at most {max_levels:,}. Group the rare "
-            f"ones, raise the limit (max_levels), or {_LEAVE_OUT}."
+            f"{where} has {_how_many(found)} different values, and a category at most {max_levels:,}, even without the "
+            f"rare ones. Group them, raise the limit (max_levels, --max-levels), or {_LEAVE_OUT}."
         )
-    return Column(name, "category", tuple(sorted(found.counts, key=_order)), **missing)
+    rare = len(found.counts) - len(levels)
+    note = f"{rare:,} rare values count as none of the levels" if rare else ""
+    return Column(name, "category", tuple(sorted(levels, key=_order)), note=note, **missing)
+
+
+def _levels(found: Tallied, most: int) -> list[str]:
+    """The values with features of their own: not those in fewer than RARE rows, nor beyond the `most` frequent, unless
+    that leaves out one value alone, or more than SHARE of the rows."""
+    often = sorted(found.counts, key=lambda text: -found.counts[text])
+    kept = [text for text in often[:most] if found.counts[text] >= RARE]
+    left = sum(found.counts.values()) - sum(found.counts[text] for text in kept)
+    return often if len(kept) >= len(often) - 1 or left > SHARE * found.present else kept
 
 
 def target(table: str, name: str, found: Tallied, task: str | None) -> Target:
@@ -108,21 +101,11 @@ def target(table: str, name: str, found: Tallied, task: str | None) -> Target:
     if task == "regression":
         if found.words or found.declared == "boolean":
             row, text = found.first_word or (0, "a boolean")
-            if parse(_plainly(text)) is not None:
-                raise TableError(
-                    f"{where} has numbers with signs or separators ({text[:40]!r}): write them plainly, as "
-                    f"{_plainly(text)}."
-                )
             raise TableError(
                 f"{where} is not a number in row {row + 1} ({text[:40]!r}): correct it, or use classification."
             )
         finite(where, found)
         return Target(name, "regression")
-    if task is None and (example := _dressed(found)):
-        raise TableError(
-            f"{where} has numbers with signs or separators ({example[:40]!r}): write them plainly, as "
-            f"{_plainly(example)}, or use classification (task, --task)."
-        )
     few = not found.overflow and len(found.counts) <= FEW_VALUES
     alike = len(found.counts) <= 2 or found.rows >= 5 * len(found.counts)
     numbers = found.words == 0 and found.declared != "boolean"
@@ -149,6 +132,13 @@ def _classes(where: str, found: Tallied) -> tuple[str | int | bool, ...]:
         finite(where, found)
         return tuple(sorted({int(float(t)) for t in texts}))
     return tuple(texts)
+
+
+def counts_rows(name: str, found: Tallied) -> str | None:
+    """A warning where a column is 0, 1, 2, … or 1, 2, 3, …, whatever it is called."""
+    if not (found.whole and found.rising and found.low in (0, 1) and found.high - found.low == found.rows - 1):
+        return None
+    return f"Column {name!r} numbers the rows: if it is no time or place of theirs, {_LEAVE_OUT}."
 
 
 def leaks(name: str, equal: bool, on_a_line: bool) -> str | None:
@@ -184,38 +174,15 @@ def finite(where: str, found: Tallied) -> None:
 
 def _text_among_numbers(where: str, found: Tallied) -> TableError:
     row, text = found.first_word or (0, "")
-    hint = ""
-    if parse(_plainly(text)) is not None:
-        hint = " Write numbers without separators, units or signs of currency."
     return TableError(
         f"{where} has numbers, but {text[:40]!r} in row {row + 1} ({found.words:,} such row(s)). Correct it or leave "
-        f"it empty, or take the column as a category (--category).{hint}"
+        "it empty, or take the column as a category (--category)."
     )
 
 
 def _how_many(found: Tallied) -> str:
     """The number of different texts, as far as they were counted."""
     return f"more than {min(TEXTS, len(found.counts)):,}" if found.overflow else f"{len(found.counts):,}"
-
-
-def _share(found: Tallied, pattern: re.Pattern) -> float:
-    """The share of rows whose text is of this form, as far as texts were counted."""
-    if not found.words:
-        return 0.0
-    return sum(c for t, c in found.counts.items() if pattern.fullmatch(t)) / max(1, sum(found.counts.values()))
-
-
-def _dressed(found: Tallied) -> str | None:
-    """One of the texts, if most rows are numbers with signs or separators."""
-    if found.words <= 0.2 * found.present or _share(found, _DRESSED) <= 0.8:
-        return None
-    return next((text for text in found.counts if parse(text) is None and _DRESSED.fullmatch(text)), None)
-
-
-def _plainly(text: str) -> str:
-    """A number without signs and separators; a single comma with other than three digits after it is a point."""
-    text = re.sub(r"[\s'$€£¥%]", "", text)
-    return text.replace(",", ".") if re.fullmatch(r"[+-]?\d*,(\d{1,2}|\d{4,})", text) else text.replace(",", "")
 
 
 def _booleans(found: Tallied) -> bool:

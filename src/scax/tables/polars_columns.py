@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._extras import required_by
-from .columns import MISSING, MISSING_CODE, UNSEEN_CODE, Numbers, Opaque, Values
+from .columns import MISSING, MISSING_CODE, UNSEEN_CODE, Dates, Numbers, Opaque, Values
 from .csv_blocks import CsvText
 from .errors import TableError
 from .parquet_footer import largest_row_group
@@ -78,7 +78,19 @@ def of_series(series: pl.Series) -> Values:
         return Numbers(series.cast(pl.Float64).to_numpy(), "boolean")
     if dtype.is_numeric():
         return Numbers(series.cast(pl.Float64, strict=False).to_numpy())
-    return Opaque("date" if dtype.is_temporal() else str(dtype).lower(), len(series))
+    if dtype == pl.Date or isinstance(dtype, pl.Datetime):
+        wall = series.cast(pl.Datetime("us")) if dtype == pl.Date else series.dt.replace_time_zone(None)
+        return Dates(_days(wall.dt.cast_time_unit("us")))
+    if dtype == pl.Time:
+        return Dates(_days(series, 1e9))
+    if isinstance(dtype, pl.Duration):
+        return Numbers(_days(series.dt.cast_time_unit("us")))
+    return Opaque(str(dtype).lower(), len(series))
+
+
+def _days(series: pl.Series, units: float = 1e6) -> np.ndarray:
+    """Of times or durations counted in so many units a second, NaN where missing."""
+    return series.to_physical().cast(pl.Float64).to_numpy() / (units * 86_400)
 
 
 def parse_csv(text: CsvText, block: bytes, line: int) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from .._untrusted import Unreadable, check
 from .columns import BOOLEANS, MISSING_CODE, UNSEEN_CODE, Values
 from .encode import places
 from .errors import TableError, near
+from .readings import ReadTable
 from .schema import Column, Schema
 from .split import Split
 from .table import Block, Table, open_table
@@ -29,7 +30,7 @@ class Tally:
 
     def sentences(self) -> list[str]:
         """One sentence per kind of surprise and column."""
-        told = [f"Column {name!r} has {n:,} value(s) never seen in training: they count as none of its levels."
+        told = [f"Column {name!r} has {n:,} value(s) new or rare in training: they count as none of its levels."
                 for name, n in self.unseen.items()]  # fmt: skip
         told += [f"Column {name!r} has {n:,} missing value(s) and had none in training: the median stands in."
                  for name, n in self.filled.items()]  # fmt: skip
@@ -122,7 +123,7 @@ class Preprocess:
 
     def target(self, table: Any) -> np.ndarray:
         """y as the loss wants it: standardized float32 [n], labels 0/1 float32 [n], or class indices int32 [n]."""
-        table = open_table(table)
+        table = self.read(open_table(table))
         self.need_target(table)
         parts = [self.encode_target(block) for block in table.blocks()]
         return np.concatenate(parts) if parts else np.zeros(0, np.float32)
@@ -130,7 +131,7 @@ class Preprocess:
     def blocks(self, table: Table) -> Iterator[Block]:
         """The table's rows, so many at a time that encoded they stay small."""
         rows = max(1, ENCODED_BYTES // (4 * self.schema.width))
-        for block in table.blocks():
+        for block in self.read(table).blocks():
             yield from block.pieces(rows)
 
     def bytes(self, rows: int | None = None) -> int:
@@ -172,17 +173,23 @@ class Preprocess:
             )
         return open_table({c.name: array[:, j] for j, c in enumerate(used)})
 
+    def read(self, table: Table) -> Table:
+        """The table with its dates and unusual numbers read; those of an array of raw values, or read already, are."""
+        there = set(table.columns)
+        wanted = {name: reading for name, reading in self.schema.readings.items() if reading.source in there}
+        return ReadTable(table, wanted) if wanted and not isinstance(table, ReadTable) else table
+
     def match(self, table: Table, tally: Tally) -> None:
         """Refuse a table that lacks columns; note those that are not needed."""
-        there = set(table.columns)
-        lacking = [c.name for c in self.schema.used if c.name not in there]
+        there = {*table.columns, *self.read(table).columns}
+        lacking = list(dict.fromkeys(c.source or c.name for c in self.schema.used if c.name not in there))
         if lacking:
             more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
             raise TableError(
                 f"{table.name} has no column {lacking[0]!r}{more}, which the model was trained on."
                 f"{near(lacking[0], table.columns)}"
             )
-        known = {c.name for c in self.schema.columns} | {self.schema.target.name}
+        known = {name for c in self.schema.columns for name in (c.name, c.source)} | {self.schema.target.name}
         tally.extra = tuple(name for name in table.columns if name not in known)
 
     def need_target(self, table: Table) -> None:
@@ -237,7 +244,7 @@ class Preprocess:
         odd = bad.any(axis=0) | np.array([kind not in ("number", "boolean", "text") for kind in declared])
         if odd.any():
             first = int(odd.argmax())
-            _finite(block, Column(names[first], "number"), block.column(names[first]))
+            _finite(block, self.schema.used[used[first]], block.column(names[first]))
         missing, numbers = np.isnan(numbers), np.require(numbers, requirements="W")
         np.copyto(numbers, self.median[used], where=missing)
         columns = self.schema.used
@@ -254,7 +261,9 @@ class Preprocess:
         last = np.array([columns[used[j]].width - 1 for j in np.flatnonzero(marked)], int)
         x[:, at[marked] + last] = missing[:, marked]
         for j in np.flatnonzero(missing.any(axis=0) & ~marked):
-            tally.filled[names[j]] = tally.filled.get(names[j], 0) + int(missing[:, j].sum())
+            reading = self.schema.readings.get(names[j])
+            if reading is None or reading.leads:
+                tally.filled[names[j]] = tally.filled.get(names[j], 0) + int(missing[:, j].sum())
 
     def encode_target(self, block: Block) -> np.ndarray:
         """y of one block, as `target` says."""
@@ -409,9 +418,11 @@ def _finite(block: Block, column: Column, values: Values) -> np.ndarray:
     bad = words | np.isinf(numbers)
     if bad.any() or values.declared not in ("number", "boolean", "text"):
         row = int(bad.argmax())
+        what = "a date" if column.part else "a finite number"
+        how = f", written as in {column.form}" if column.form else ""
         raise TableError(
-            f"Column {column.name!r} is {values.text(row)[:40]!r} in row {block.start + row + 1}, where the model "
-            "expects a finite number: correct it, or leave it empty."
+            f"Column {column.source or column.name!r} is {values.text(row)[:40]!r} in row {block.start + row + 1}, "
+            f"where the model expects {what}{how}: correct it, or leave it empty."
         )
     return numbers
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from .._untrusted import Between, Unreadable, check
 from .errors import TableError
+from .readings import FORMS, PARTS, Reading
 
 VERSION = 1
 TASKS = ("regression", "classification")
@@ -16,7 +17,9 @@ TASKS = ("regression", "classification")
 class Column:
     """One input column. `levels` are a category's values, one encoded feature each; `indicator` says whether missing
     values get a feature of their own; `note` says why, where a person may wonder. `edges` are those of a number's bins,
-    one encoded feature each beside the number (see tables/encode.py); empty: no bins."""
+    one encoded feature each beside the number (see tables/encode.py); empty: no bins. A number that is written in
+    another way than Python's, or that is part of a date, is read from the table's column `source` (see
+    tables/readings.py)."""
 
     name: str
     kind: str
@@ -25,6 +28,9 @@ class Column:
     missing: int = 0
     note: str = ""
     edges: tuple[float, ...] = ()
+    source: str = ""
+    form: str = ""
+    part: str = ""
 
     @property
     def width(self) -> int:
@@ -37,12 +43,13 @@ class Column:
 @dataclasses.dataclass(frozen=True)
 class Target:
     """The column to predict. A regression target has no classes; a class is a text, a whole number or a boolean, as in
-    the table."""
+    the table. `form`: how its numbers are written, where not as Python does."""
 
     name: str
     task: str
     classes: tuple[str | int | bool, ...] = ()
     note: str = ""
+    form: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +71,13 @@ class Schema:
     def width(self) -> int:
         """d: the number of encoded features, which is the network's number of inputs."""
         return sum(c.width for c in self.columns)
+
+    @functools.cached_property
+    def readings(self) -> dict[str, Reading]:
+        """The columns that are read from others of the table."""
+        found = {c.name: Reading(c.source, c.form, c.part) for c in self.used if c.form}
+        goal = self.target
+        return found | ({goal.name: Reading(goal.name, goal.form)} if goal.form else {})
 
     @property
     def outputs(self) -> int:
@@ -125,6 +139,9 @@ class ColumnJson(TypedDict):
     missing: Annotated[int, Between(0, 2**53)]
     note: str
     edges: NotRequired[list[float]]
+    source: NotRequired[str]
+    form: NotRequired[str]
+    part: NotRequired[str]
 
 
 class TargetJson(TypedDict):
@@ -132,6 +149,7 @@ class TargetJson(TypedDict):
     task: Literal["regression", "classification"]
     classes: list[Any]
     note: str
+    form: NotRequired[str]
 
 
 class SchemaJson(TypedDict):
@@ -148,7 +166,12 @@ def _column(value: ColumnJson) -> Column:
     column = Column(
         value["name"], value["kind"], tuple(value["levels"]), value["indicator"], value["missing"], value["note"],
         tuple(float(edge) for edge in value.get("edges", [])),
+        value.get("source", ""), value.get("form", ""), value.get("part", ""),
     )  # fmt: skip
+    if (column.form not in FORMS) if column.form else (column.source or column.part):
+        raise Unreadable(f"is damaged: column {column.name!r} is read in no known way")
+    if column.form and (not column.source or column.part not in ("", *PARTS)):
+        raise Unreadable(f"is damaged: column {column.name!r} is read from nowhere")
     if column.levels and column.kind != "category":
         raise Unreadable(f"is damaged: a {column.kind} has levels")
     if column.edges and (column.kind != "number" or any(a >= b for a, b in itertools.pairwise(column.edges))):
@@ -164,4 +187,6 @@ def _target(value: TargetJson) -> Target:
         check(each, str | bool, "a class")
     if (value["task"] == "classification") != (len(classes) > 0) or len(set(classes)) < len(classes):
         raise Unreadable(f"is damaged: its classes are not those of {value['task']}")
-    return Target(value["name"], value["task"], classes, value["note"])
+    if (form := value.get("form", "")) and form not in FORMS:
+        raise Unreadable("is damaged: the target is read in no known way")
+    return Target(value["name"], value["task"], classes, value["note"], form)

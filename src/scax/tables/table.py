@@ -25,8 +25,11 @@ class Block:
     start: int
     size: int
     frame: Any  # a mapping of names to arrays or polars columns, or WideRows
+    readings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # columns read from others: `Reading`
 
     def column(self, name: str) -> Values:
+        if reading := self.readings.get(name):
+            return reading.read(dataclasses.replace(self, readings={}).column(reading.source))
         if not isinstance(self.frame, Mapping):
             return self.frame.column(name)
         values = self.frame[name]
@@ -38,7 +41,7 @@ class Block:
 
     def numbers(self, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
         """(numbers [rows, names], which are text that is no number [rows, names], what the columns are declared as)."""
-        if not isinstance(self.frame, Mapping):
+        if not isinstance(self.frame, Mapping) and not self.readings:
             return *self.frame.numbers(names), ["text"] * len(names)
         shape = (self.size, len(names))
         numbers, words = np.empty(shape, order="F"), np.empty(shape, bool, order="F")
@@ -60,7 +63,7 @@ class Block:
                 part = {name: values[start : start + count] for name, values in self.frame.items()}
             else:
                 part = self.frame.slice(start, count)
-            yield Block(self.start + start, count, part)
+            yield dataclasses.replace(self, start=self.start + start, size=count, frame=part)
 
 
 def _columns_of(frame: Any) -> dict[str, Any]:
@@ -79,6 +82,7 @@ class Table:
     columns: tuple[str, ...]
     rows: int | None
     bytes: int
+    separator: str | None = None  # of the fields of a file of text
 
     def blocks(self) -> Iterator[Block]:
         """Blocks of rows from the top."""
@@ -95,7 +99,7 @@ class CsvTable(Table):
     def __init__(self, path: str, name: str, size: int, header: bool, encoding: str):
         self.name, self.rows, self.bytes, self.path = name, None, size, path
         self.text = CsvText(path, name, header, encoding)
-        self.columns = self.text.columns
+        self.columns, self.separator = self.text.columns, chr(self.text.separator)
 
     def blocks(self) -> Iterator[Block]:
         from .polars_columns import parse_csv, parse_wide
