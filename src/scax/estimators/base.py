@@ -400,6 +400,7 @@ class SCAEstimator(Uncertain, Sparsity, BaseEstimator):
                 data.take(rows[~held]),
                 data.take(rows[held]),
                 steps=strength.PATH_STEPS,
+                finish=strength.PATH_FINISH,
                 batch_size=min(self._batch_size(len(x), targets.shape[1]), int(np.sum(~held))),
                 key=jax.random.key(np.uint32(random.randint(2**32, dtype=np.uint32))),
                 options=trainer.sca_options,

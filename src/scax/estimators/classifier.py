@@ -376,5 +376,5 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
 
 def _is_multilabel(y) -> bool:
     """Whether y has a column for every label, rather than one column of classes."""
-    shape = y.shape if hasattr(y, "shape") else np.shape(y)
+    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
     return len(shape) == 2 and shape[1] > 1

@@ -19,6 +19,8 @@ AT_ONCE = 4
 MOST_ROWS, FRACTION = 65_536, 0.25
 #: Rows that take part in a path of sparse networks at most, and steps for each strength (the first takes four times).
 MOST_PATH_ROWS, PATH_STEPS = 4096, 100
+#: Steps on all rows that end the training of each strength with exact zeros: the fit itself takes as many as it needs.
+PATH_FINISH = 5
 #: Steps for one trial, if that is neither less than 6 epochs nor more than 24: short trials favor weak penalties.
 STEPS = 96
 
