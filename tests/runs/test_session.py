@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from scax.runs import folds
 from scax.runs import session as sessions
 from scax.runs.config import TrainConfig
 from scax.runs.reading import survey
@@ -104,3 +105,13 @@ def test_goals_are_dense_at_first():
     assert goals[:4] == [1, 2, 3, 4]
     assert goals[-3:] == [1960, 1980, 2000]
     assert len(goals) < 115
+
+
+def test_folds_are_scored_by_networks_that_have_not_seen_them(begin):
+    config, seen = dataclasses.replace(begin("run").config, folds=2, test=0.0, steps=3), []
+    found = folds.scores(config, (), lambda fold, scores: seen.append(fold), lambda: False)
+    assert seen == [1, 2]
+    summary = folds.summary(found)
+    assert summary["mean"]["RMSE"] == pytest.approx(np.mean([each["RMSE"] for each in found]))
+    assert found[0]["RMSE"] != found[1]["RMSE"]
+    assert folds.scores(config, (), lambda fold, scores: None, lambda: True) is None

@@ -35,3 +35,17 @@ def test_nothing_held_out_and_refusals():
             Split(fraction)
     with pytest.raises(ValueError, match="seed must be"):
         Split(0.1, -1)
+
+
+def test_every_row_is_in_one_of_the_folds():
+    parts = [Split(0.2, seed=3, fold=k, folds=4) for k in (1, 2, 3, 4)]
+    tested = np.stack([part.tested(0, 103) for part in parts])
+    np.testing.assert_array_equal(tested.sum(axis=0), 1)
+    assert max(tested.sum(axis=1)) - min(tested.sum(axis=1)) <= 1
+    for part, rows in zip(parts, tested, strict=True):
+        held = part.held_out(0, 103)
+        assert held[rows].all()
+        assert held[~rows].mean() == pytest.approx(0.2, abs=0.06)
+        np.testing.assert_array_equal(part.held_out(40, 30), held[40:70])
+    with pytest.raises(ValueError, match="fold must be between 1 and 3"):
+        Split(0.2, fold=4, folds=3)

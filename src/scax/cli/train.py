@@ -72,7 +72,13 @@ def train(
     steps: Annotated[int | None, typer.Option(help="Iterations.", show_default="by the number of rows")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Rows in a mini-batch.", show_default="64, or 32")] = None,
     validation: Annotated[float, typer.Option(help="Share of the rows that choose the step to keep.")] = 0.2,
-    test: Annotated[float, typer.Option(help="Share of the rows held out for the final score.")] = 0.1,
+    test: Annotated[
+        float | None,
+        typer.Option(help="Share of the rows held out for the final score.", show_default="0.1; 0 with --folds"),
+    ] = None,
+    folds: Annotated[
+        int, typer.Option(help="Score by cross-validation: so many networks more, each on rows it has not seen.")
+    ] = 0,
     keep: Annotated[str, typer.Option(help="The model to keep: best on the validation rows, or last.")] = "best",
     seed: Annotated[int, typer.Option(help="Seed of the split, the start and the batches.")] = 0,
     encoding: Annotated[str, typer.Option(help="Encoding of a CSV file: utf-8, latin-1, cp1252.")] = "utf-8",
@@ -119,7 +125,8 @@ def train(
         **given,
         **_strengths({"l1": l1, "log": log, "group": group}, l2, penalty, strength),
         validation=validation,
-        test=test,
+        test=(0.0 if folds else 0.1) if test is None else test,
+        folds=folds,
         keep=keep,
         seed=seed,
         encoding=encoding,
@@ -127,6 +134,8 @@ def train(
     )
     if reason := options.problems():
         raise UserError(reason)
+    if folds and hosts is not None:
+        raise UserError("--folds trains in one process: leave --hosts out.")
     if out is not None and first():
         refuse_existing(out)
     _require_tensorboard(tensorboard)

@@ -12,6 +12,7 @@ from rich.console import Console
 from .._text import printable
 from ..cluster import hosts
 from ..report.numbers import number
+from ..runs import folds
 from ..runs import session as sessions
 from ..runs.checks import check_folder
 from ..runs.config import TrainConfig
@@ -20,7 +21,7 @@ from ..runs.results import finish
 from ..runs.tensorboard import EventFiles
 from ..storage import remove_parts
 from ..storage.run_files import MODEL, read_environment
-from ..storage.run_folder import locked, other_versions
+from ..storage.run_folder import locked, other_versions, write_json
 from ..training.scores import SCORES
 from ..training.strength import STRENGTHS
 from . import interrupts
@@ -64,6 +65,8 @@ def begin(
             hosts.meet()
             with locked(folder):
                 _run(session, save_every, machine, console, events)
+                if config.folds:
+                    _cross_validate(folder, config, auto, machine)
 
 
 def again(folder: Path, save_every: float, machine: bool, events: Path | None = None, steps: int | None = None) -> None:
@@ -135,6 +138,35 @@ def _run(
         raise SystemExit(INTERRUPTED)
     results = finish(session)
     _outcome(folder, results, machine)
+
+
+def _cross_validate(folder: Path, config: TrainConfig, auto: Collection[str], machine: bool) -> None:
+    """Scores by folds, written beside the model, which has seen all of them."""
+    if not machine:
+        say(
+            f"Cross-validation: {config.folds} networks more, each scored on rows that nothing was chosen by.",
+            flush=True,
+        )
+
+    def on_fold(fold: int, scores: dict[str, Any]) -> None:
+        if machine:
+            print(json.dumps({"fold": fold, **scores}), flush=True)
+        else:
+            told = ", ".join(f"{name} {number(value)}" for name, value in scores.items() if type(value) is float)
+            say(f"  fold {fold}: {told}", flush=True)
+
+    found = folds.scores(config, auto, on_fold, interrupts.asked)
+    if found is None:
+        say(f"scax: stopped; the model in {folder} is whole, its cross-validation is not.", to_stderr=True)
+        raise SystemExit(INTERRUPTED)
+    summary = folds.summary(found)
+    write_json(folder / folds.FILE, summary)
+    if machine:
+        print(json.dumps({"folds": config.folds, "mean": summary["mean"], "deviation": summary["deviation"]}))
+        return
+    spread = summary["deviation"]
+    told = (f"{name} {number(value)} ± {number(spread[name])}" for name, value in summary["mean"].items())
+    say(f"Mean of {config.folds} folds ± deviation between them: {', '.join(told)}.")
 
 
 def _penalties(config: TrainConfig) -> str:

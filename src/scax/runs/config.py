@@ -38,6 +38,7 @@ class TrainConfig:
     batch_size: int = 32
     validation: float = 0.2
     test: float = 0.1
+    folds: int = 0
     keep: str = "best"
     seed: int = 0
     encoding: str = "utf-8"
@@ -53,13 +54,16 @@ class TrainConfig:
         for name, least, most in (
             ("l2", 0, 1e6), ("l1", 0, 1e6), ("log", 0, 1e6), ("group", 0, 1e6), ("steps", 1, 1e9),
             ("batch_size", 1, 1e6),
-            ("validation", 0, 0.9), ("test", 0, 0.9), ("seed", 0, 2**31 - 1), ("max_levels", 2, 100_000),
+            ("validation", 0, 0.9), ("test", 0, 0.9), ("folds", 0, 100), ("seed", 0, 2**31 - 1),
+            ("max_levels", 2, 100_000),
         ):  # fmt: skip
             if reason := outside(name.replace("_", "-"), getattr(self, name), least, most):
                 return reason
         if round(self.validation + self.test, 9) > 0.9:
             held_out = f"--validation {self.validation:g} and --test {self.test:g}"
             return f"{held_out} leave too few rows to train on: together they must be at most 0.9."
+        if self.folds == 1:
+            return "--folds is 1: rows that a network was not trained on take at least 2."
         if self.keep not in KEEPS:
             return f"--keep is {quoted(self.keep)}: choose {' or '.join(KEEPS)}."
         if self.task not in TASKS:

@@ -39,8 +39,10 @@ class Data:
         return "regression" if goal.task == "regression" else "binary" if len(goal.classes) == 2 else "multiclass"
 
 
-def survey(config: TrainConfig, progress: Callable[[int], Any] | None = None) -> tuple[Table, Preprocess]:
-    """Open the table, find its schema and statistics."""
+def survey(
+    config: TrainConfig, progress: Callable[[int], Any] | None = None, fold: int = 0
+) -> tuple[Table, Preprocess]:
+    """Open the table, find its schema and statistics; those of the rows outside a fold, where one is given."""
     table = open_table(config.table, header=config.header, encoding=config.encoding)
     found = Preprocess.fit(
         table,
@@ -49,7 +51,7 @@ def survey(config: TrainConfig, progress: Callable[[int], Any] | None = None) ->
         drop=config.drop,
         categories=config.category,
         max_levels=config.max_levels,
-        split=_split(config),
+        split=_split(config, fold),
         progress=progress,
         # a sparse penalty chooses among columns, not among bins
         numbers="standard" if config.numbers == "auto" and config.is_sparse else config.numbers,
@@ -57,9 +59,13 @@ def survey(config: TrainConfig, progress: Callable[[int], Any] | None = None) ->
     return table, found
 
 
-def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path) -> Data:
-    """Encode the table: into memory, or a large one into shards under the folder."""
-    split, key = _split(config), digest(config.table)
+def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path, fold: int = 0) -> Data:
+    """Encode the table: into memory, or a large one into shards under the folder. The rows of a fold are the test."""
+    split, key = _split(config, fold), digest(config.table)
+    if fold and preprocess.bytes() > IN_MEMORY:
+        raise RunFolderError(
+            f"{table.name} is too large to cross-validate on: leave --folds out; --test holds rows out."
+        )
     if preprocess.bytes() <= IN_MEMORY:
         x, y, *held_out_rows = preprocess.arrays(table, split, most=IN_MEMORY)
         feed: Rows | ShardFeed = _rows(x, y, config)
@@ -70,17 +76,24 @@ def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path
         held_out_rows = list(shards.held_out(max(1, min(HELD_OUT, IN_MEMORY // (16 * (preprocess.schema.width + 1))))))
     if rows < 1:
         raise RunFolderError(f"{table.name} leaves no rows to train on: lower --validation or --test.")
-    held_out, test = _divided((held_out_rows[0], held_out_rows[1]), config) if held_out_rows else (None, None)
+    held_out, test = None, None
+    if held_out_rows:
+        held_out, test = _divided((held_out_rows[0], held_out_rows[1]), config, split, preprocess.schema.rows)
     warnings = _untrained(preprocess, feed.data.y) if isinstance(feed, Rows) else ()
     return Data(preprocess, feed, held_out, test, rows, key, warnings)
 
 
-def _divided(held_out_rows: tuple[np.ndarray, np.ndarray], config: TrainConfig) -> tuple[Any, Any]:
-    """(rows to choose by, rows to score on), each None where it is empty: the second drawn from the seed."""
+def _divided(
+    held_out_rows: tuple[np.ndarray, np.ndarray], config: TrainConfig, split: Split, rows: int
+) -> tuple[Any, Any]:
+    """(rows to choose by, rows to score on), each None where it is empty: the second are a fold, or drawn from the
+    seed."""
     count = len(held_out_rows[0])
     share = config.test / (config.validation + config.test) if count else 0.0
     drawn = np.random.default_rng(config.seed).permutation(count) < round(share * count)
-    parts = ((held_out_rows[0][rows], held_out_rows[1][rows]) for rows in (~drawn, drawn))
+    if split.fold:
+        drawn = split.tested(0, rows)[split.held_out(0, rows)]
+    parts = ((held_out_rows[0][some], held_out_rows[1][some]) for some in (~drawn, drawn))
     first, second = (part if len(part[0]) else None for part in parts)
     return first, second
 
@@ -102,8 +115,8 @@ def _rows(x: np.ndarray, y: np.ndarray, config: TrainConfig) -> Rows:
     return Rows(Batch(jnp.asarray(x), jnp.asarray(y)), config.batch_size)
 
 
-def _split(config: TrainConfig) -> Split:
-    return Split(round(config.validation + config.test, 9), config.seed)
+def _split(config: TrainConfig, fold: int = 0) -> Split:
+    return Split(round(config.validation + config.test, 9), config.seed, fold, config.folds)
 
 
 def digest(path: str) -> str:

@@ -29,9 +29,7 @@ def finish(session: Session) -> dict[str, Any]:
     hosts.meet()  # all records are written
     data, problem, folder, keep = session.data, session.problem, session.folder, session.keep
     records = read_metrics(folder)
-    solution = session.best.params if keep == "best" else engine.solution(session.method, session.carry.state)
-    # exact zeros where the penalty makes them; on a sample of the rows where they are streamed
-    solution = end_with_zeros(problem, solution, session.feed.sample(FINISHED))
+    solution = _solution(session)
     if not records or records[-1]["step"] != session.step:
         raise RunFolderError(f"{folder / METRICS} has no record of step {session.step:,}. Restore it, or run again.")
     final = records[-1]
@@ -75,6 +73,20 @@ def finish(session: Session) -> dict[str, Any]:
     )
     write_json(folder / RESULTS, results)
     return results
+
+
+def test_scores(session: Session) -> dict[str, Any]:
+    """Scores on the rows that nothing was chosen by."""
+    assert session.data.test is not None
+    x, y = session.data.test
+    return scoring.scores(session.data.preprocess, session.outputs(_solution(session), x), y)
+
+
+def _solution(session: Session) -> Any:
+    """The weights to keep."""
+    solution = session.best.params if session.keep == "best" else engine.solution(session.method, session.carry.state)
+    # exact zeros where the penalty makes them; on a sample of the rows where they are streamed
+    return end_with_zeros(session.problem, solution, session.feed.sample(FINISHED))
 
 
 def _scores(session: Session, solution: Any) -> dict[str, Any]:

@@ -256,14 +256,16 @@ def start(
     command: str,
     auto: Collection[str] = (),
     say: Callable[[str], object] = lambda text: None,
+    fold: int = 0,
 ) -> Session:
     """Make the run folder, with a checkpoint at step 0 in it: from the moment it is there, it can be resumed.
 
-    The recipe decides the options named in `auto`; `say` is told where that takes time.
+    The recipe decides the options named in `auto`; `say` is told where that takes time. The rows of a `fold` are left
+    out, to be tested on.
     """
     with aside(folder) as working:
         config = recipe.decided(config, preprocess, auto)
-        data = read(config, table, preprocess, working)
+        data = read(config, table, preprocess, working, fold)
         if recipe.is_searched(config, auto, data.rows):
             say(f"Choosing the strength of the L2 penalty on {len((data.held_out or ((),))[0]):,} rows held out …")
             schema = preprocess.schema

@@ -18,8 +18,12 @@ class Split:
 
     fraction: float = 0.2
     seed: int = 0
+    fold: int = 0  # of 1, …, folds, whose rows are held out as well, to be tested on
+    folds: int = 0
 
     def __post_init__(self):
+        if self.fold and not 1 <= self.fold <= self.folds:
+            raise ValueError(f"fold must be between 1 and {self.folds}, the number of folds, got {self.fold!r}.")
         if not 0 <= self.fraction <= 0.9:
             raise ValueError(f"fraction must be between 0 and 0.9, got {self.fraction!r}.")
         if not 0 <= self.seed < 2**63:
@@ -27,15 +31,25 @@ class Split:
 
     def held_out(self, start: int, count: int) -> np.ndarray:
         """bool[count]: which of the rows start … start+count−1 are held out."""
+        chosen = self.tested(start, count)
         if self.fraction == 0 or count == 0:
-            return np.zeros(count, bool)
+            return chosen
         group = next((g for g in (10, 20) if abs(self.fraction * g - round(self.fraction * g)) < 1e-9), 100)
-        first = start // group * group
-        stop = -(-(start + count) // group) * group
-        drawn = _hash(np.arange(first, stop, dtype=np.uint64), self.seed).reshape(-1, group)
-        rank = drawn.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
-        chosen = rank < max(1, round(self.fraction * group))
-        return chosen.reshape(-1)[start - first : start - first + count]
+        return chosen | (_ranks(start, count, group, self.seed) < max(1, round(self.fraction * group)))
+
+    def tested(self, start: int, count: int) -> np.ndarray:
+        """bool[count]: which of them are in the fold; every row is in one of the folds."""
+        if not self.fold or count == 0:
+            return np.zeros(count, bool)
+        return _ranks(start, count, self.folds, self.seed + 1) == self.fold - 1
+
+
+def _ranks(start: int, count: int, group: int, seed: int) -> np.ndarray:
+    """0, …, group − 1 in random order within each group of rows, of the rows start … start+count−1."""
+    first, stop = start // group * group, -(-(start + count) // group) * group
+    drawn = _hash(np.arange(first, stop, dtype=np.uint64), seed).reshape(-1, group)
+    rank = drawn.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
+    return rank.reshape(-1)[start - first : start - first + count]
 
 
 def _hash(index: np.ndarray, seed: int) -> np.ndarray:
