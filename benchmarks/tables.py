@@ -3,7 +3,7 @@
     python -m benchmarks.tables                 all tables; --tables "a,b" and --methods "x;y" choose
     python -m benchmarks.tables --data FOLDER   with the CSV files of that folder (california.csv.gz, …)
     … --rows N --splits N                       training rows at most (7,500), and random splits (1)
-    … --write                                   docs/results/tables.json, merged with what it holds, and the page
+    … --write                                   docs/results/tables.json, merged with what it holds, the page, a plot
 
 Every method gets the same rows, no settings, and one split for training and test; networks and linear models of other
 packages get standardized numbers and one column for each level. The error is the RMSE over the deviation of the target,
@@ -34,8 +34,11 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from scax.estimators import SCAClassifier, SCARegressor
 
 RESULTS, PAGE = Path("docs/results/tables.json"), Path("docs/measurements/tables.md")
+PLOT = Path("docs/images/tables.svg")
 #: Tables that were looked at while the recipe was chosen.
 SEEN = ("california", "casp", "kin8nm", "wine white", "diabetes")
+#: Ratios beyond are drawn at the ends.
+SHOWN = (0.4, 3.0)
 BEGIN, END = "<!-- begin table -->", "<!-- end table -->"
 
 
@@ -264,6 +267,31 @@ def ranks(results: dict[str, Any]) -> dict[str, float]:
     return dict(zip(names, order.mean(axis=0).tolist(), strict=True))
 
 
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Every method's errors beside those of scax: a dot for each table, left of the line where scax is behind."""
+    from matplotlib.figure import Figure
+
+    found = sorted(((rank, name) for name, rank in ranks(results).items()), reverse=True)
+    figure = Figure(figsize=(8, 0.4 * len(found) + 0.9), layout="constrained")
+    axes = figure.subplots()
+    for place, (_, name) in enumerate(found):
+        ratio = _over_scax(results, name)
+        axes.plot(np.clip(ratio, *SHOWN), np.full(len(ratio), place), "o", ms=5, alpha=0.5, color="C0")
+        axes.plot(np.exp(np.mean(np.log(ratio))), place, "|", ms=18, mew=2.5, color="C1")
+    axes.axvline(1, color="gray", lw=0.8)
+    axes.set_xscale("log")
+    axes.set_xticks(ticks := [0.5, 0.7, 1, 1.5, 2, 3], [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_yticks(range(len(found)), [f"{name} (mean rank {rank:.1f})" for rank, name in found])
+    axes.set_xlabel("error over that of scax, a dot for each table (larger than 3: at 3); bar: geometric mean")
+    figure.savefig(path, metadata={"Date": None})
+
+
+def _over_scax(results: dict[str, Any], name: str) -> list[float]:
+    """The errors of a method over those of scax, one for each table."""
+    return [_mean(each[name], "error") / _mean(each["scax"], "error") for each in results.values()]
+
+
 def _mean(splits: list[dict[str, float]], what: str) -> float:
     return float(np.mean([split[what] for split in splits]))
 
@@ -291,6 +319,10 @@ def page(results: dict[str, Any]) -> str:
         lines.append(f"| {table}{mark} | {size['rows']:,} × {size['columns']} | " + " | ".join(cells) + f" | {cost} |")
     found = ranks(results)
     if found:
+        mean = lambda name: np.exp(np.mean([np.log(ratio) for ratio in _over_scax(results, name)]))
+        median = lambda name: np.median(_over_scax(results, name))
+        for what, of in (("geometric mean", mean), ("median", median)):
+            lines.append(f"| error over that of scax, {what} | | " + " | ".join(f"{of(n):.2f}" for n in names) + " | |")
         lines.append("| mean rank | | " + " | ".join(f"{found[name]:.1f}" for name in names) + " | |")
     return "\n".join(lines)
 
@@ -330,6 +362,7 @@ def main() -> None:
         text = PAGE.read_text()
         head, rest = text.split(BEGIN)
         PAGE.write_text(f"{head}{BEGIN}\n{page(found)}\n{END}{rest.split(END)[1]}")
+        draw(found, PLOT)
     print(page(found))
 
 
