@@ -8,7 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from scax.runs import folds
+import scax
+from scax.runs import folds, uncertainty
 from scax.runs import session as sessions
 from scax.runs.config import TrainConfig
 from scax.runs.reading import survey
@@ -115,3 +116,11 @@ def test_folds_are_scored_by_networks_that_have_not_seen_them(begin):
     assert summary["mean"]["RMSE"] == pytest.approx(np.mean([each["RMSE"] for each in found]))
     assert found[0]["RMSE"] != found[1]["RMSE"]
     assert folds.scores(config, (), lambda fold, scores: None, lambda: True) is None
+
+
+def test_hundreds_of_classes_have_no_error_bars():
+    net = scax.MLP((2, 4, 900))
+    problem = scax.Problem(net.apply, scax.Softmax(), scax.L2(1e-3))
+    rows = scax.Batch(np.zeros((200, 2), np.float32), np.zeros(200, np.int32))
+    found = uncertainty.of_run(problem, net, net.init(jax.random.key(0)), rows, None, 200)
+    assert found == "900 outputs are too many for error bars."

@@ -107,7 +107,9 @@ def _check_bars(model: Any, run: Path, interval: float | None, calibrated: bool)
     if calibrated and not model.classes:
         raise UserError(f"--calibrated is for classes, and {run} predicts numbers: use --interval 0.95.")
     if (interval is not None or calibrated) and model.error_bars is None:
-        raise UserError(f"{model_file(run)} has no error bars: train again with this version of scax.")
+        raise UserError(
+            f"{model_file(run)} has no error bars: train again with this scax (hundreds of classes have none)."
+        )
 
 
 def _columns(model: Any, table: Any, tally: Any, interval: float | None, calibrated: bool) -> dict[str, Any]:

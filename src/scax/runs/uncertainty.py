@@ -11,21 +11,28 @@ from ..storage.error_bars import ErrorBars
 from ..storage.run_files import CalibrationSummary, IntervalSummary
 from ..tables import Preprocess
 from ..uncertainty import calibration_error, log_loss
-from ..uncertainty.error_bars import MOST_ROWS, error_bars
+from ..uncertainty.error_bars import MOST_ROWS, SMALL_SIDE, error_bars
 
 #: Nominal coverages that are compared with what was covered, and the one whose bounds are shown.
 LEVELS, SHOWN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99), 0.95
 BINS = 10
+#: Multiply-adds that the posterior may take, some ten seconds, and rows that it is worth making of.
+MOST_WORK, FEWEST_ROWS = 2e11, 100
 
 
 def of_run(problem: Problem, net: MLP, params: Any, rows: Any, held_out: Any, total: int) -> ErrorBars | str:
     """From a batch of training rows and (x, y) held out; a sentence where they allow none."""
     layers = [(np.asarray(layer["weight"]), np.asarray(layer["bias"])) for layer in params]
     k = net.widths[-1]
+    weights = sum(weight.size + bias.size for weight, bias in layers)
+    q = weights if weights <= SMALL_SIDE else layers[-1][0].size + k
+    most = min(MOST_ROWS, int(MOST_WORK / (k * q * (k + q))))
+    if most < min(FEWEST_ROWS, len(rows.y)):
+        return f"{k:,} outputs are too many for error bars."
 
     def part(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         y = np.asarray(problem.loss.targets(jnp.asarray(y), k), np.float64)
-        return np.asarray(x)[:MOST_ROWS], y[:MOST_ROWS], np.ones(min(len(y), MOST_ROWS))
+        return np.asarray(x)[:most], y[:most], np.ones(min(len(y), most))
 
     ridge = float(np.asarray(problem.regularizer.ridge))
     held_out = None if held_out is None else part(*held_out)
