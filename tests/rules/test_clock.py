@@ -57,6 +57,21 @@ def test_it_goes_on_once_they_no_longer_do():
     assert time[-1] > 450
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.3])
+@pytest.mark.parametrize(("power", "share"), [(0.5, 0.65), (1.0, 0.47), (2.0, 0.3)])
+def test_while_the_objective_falls_like_a_power_it_counts_a_share_of_the_steps(power, share, spread):
+    """The table of docs/how-it-works/noise-rule.md."""
+    n = np.arange(1500)
+    time = read(noise(1500, spread) * (1 + n / 10) ** -power)[:, 0]
+    np.testing.assert_allclose(time[-1] / n[-1], share, atol=0.06)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.3])
+def test_while_it_falls_exponentially_it_stands_still(spread):
+    time = read(noise(1500, spread) * np.exp(-np.arange(1500) / 200))[:, 0]
+    np.testing.assert_allclose(time[-1], 0.77 * 200 - 20, rtol=0.15)
+
+
 def test_a_displacement_that_fresh_rows_would_lengthen_stops_it_on_a_plateau():
     flat = noise(300)
     assert read(flat, along=(0.5, 1.0))[-1, 0] < 60
@@ -171,9 +186,21 @@ def test_the_rule_is_explained():
     assert "counts steps; damping Fixed" in scax.SCA(problem, clock=StepCount(), damping=0.1).explain(params, x)
 
 
-def test_a_training_that_takes_no_step_warns():
+def refusing(steps, **options):
+    """A training of which no step, or but few, are taken."""
     net = scax.MLP((1, 4, 1))
-    sca = scax.SCA(scax.Problem(net.apply, scax.Squared()), acceptance=scax.Acceptance(residual=1e-30))
+    sca = scax.SCA(scax.Problem(net.apply, scax.Squared()), **options)
     x = np.linspace(-1, 1, 16, dtype=np.float32)[:, None]
+    return scax.train(sca, net.init(jax.random.key(0)), (x, np.sin(3 * x[:, 0])), steps=steps, batch_size=4)
+
+
+def test_a_training_that_takes_no_step_warns():
     with pytest.warns(RuntimeWarning, match="not one of 4 steps in a row was taken"):
-        scax.train(sca, net.init(jax.random.key(0)), (x, np.sin(3 * x[:, 0])), steps=4, batch_size=4)
+        refusing(4, acceptance=scax.Acceptance(residual=1e-30))
+
+
+def test_a_refused_step_now_and_then_is_no_reason_to_warn():
+    result = refusing(60, damping=1e-9, step_size=1.0, carry=0.0)
+    accepted = result.history["accepted"]
+    assert result.history["step"].size == 60
+    assert 0 < np.sum(accepted == 0) < 50
