@@ -13,14 +13,14 @@ from scax.rules import Progress, StepCount
 from .messages import number, seen
 
 
-def read(objectives, along=(0.0, 0.0), rule=None):
+def read(objectives, along=(0.0, 0.0), rule=None, rows=20.0):
     """What the clock shows after each of these fresh objectives."""
     rule = rule or Progress()
     state = rule.init(jnp.zeros(3, jnp.float32))
 
     @jax.jit
     def propose(state, n, objective):
-        batch = dataclasses.replace(seen(along=along), step=n, objective=objective)
+        batch = dataclasses.replace(seen(along=along, rows=rows), step=n, objective=objective)
         reading, state = rule.propose(state, batch)
         return (reading.time, reading.stillness, reading.multiplier), state
 
@@ -70,6 +70,12 @@ def test_while_the_objective_falls_like_a_power_it_counts_a_share_of_the_steps(p
 def test_while_it_falls_exponentially_it_stands_still(spread):
     time = read(noise(1500, spread) * np.exp(-np.arange(1500) / 200))[:, 0]
     np.testing.assert_allclose(time[-1], 0.77 * 200 - 20, rtol=0.15)
+
+
+@pytest.mark.parametrize(("rows", "span"), [(1, 0.43), (20, 0.77), (500, 0.77)])
+def test_few_rows_stop_it_at_a_smaller_fall(rows, span):
+    time = read(np.exp(-np.arange(1500) / 200), rows=rows)[:, 0]
+    np.testing.assert_allclose(time[-1], span * 200 - 20, rtol=0.1)
 
 
 def test_a_displacement_that_fresh_rows_would_lengthen_stops_it_on_a_plateau():

@@ -13,6 +13,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._struct import Number
 
+#: The numbers of all rules are those of batches of so many rows.
+ROWS = 20
+
 RuleState = Any  # what a rule remembers from step to step: a pytree of arrays
 Scalar = Float[Array, ""]
 

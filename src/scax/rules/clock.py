@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from .._struct import Number, struct
-from .base import Reading, Rule, Stateless
+from .base import ROWS, Reading, Rule, Stateless
 
 #: Steps in which the clock runs whatever happens: at first the objective falls on every problem, noisy or not.
 FREE_STEPS = 50
@@ -21,6 +21,8 @@ FIRST_STEPS = 10
 SHORTEST = 20
 #: Powers of n by which the fast and the slow mean weigh past objectives: ages of a tenth and a third of the window.
 FAST, SLOW = 8, 1
+#: The power of L/20 by which the tolerated fall is less below 20 rows, whose larger standard error hides more of it.
+FEW = 0.25
 
 
 @struct
@@ -60,7 +62,8 @@ class Progress(Rule):
         v    += (min((F/f − 1)², 4) − v) · max(2/(n + 2), .02)       relative variance of one of them
         fall  = ln(s/f)  beyond its standard error √(v a/(2 − a)),  a = 9/(c + 9)
         x     = mean slope / mean bend along the last displacement   signal/(signal + noise) of it: a Wiener factor
-        tick  = min(clip(1 − fall/tolerance, −1, 1), clip(2 − 5x, −1, 1));   1 in the first 50 steps (`free_steps`)
+        tick  = min(clip(1 − fall/bound, −1, 1), clip(2 − 5x, −1, 1));    1 in the first 50 steps (`free_steps`)
+        bound = tolerance · min(1, L/20)^¼
         t     = max(0, t + tick)
         θ    += (1 − tick − θ) · 9/(c + 9),    q = min(1.5 θ, 1)
         m     = clip(f/F₀, ε^¾, 1)^p,    p = min(½ + 1.5 θ, 1)
@@ -108,7 +111,8 @@ class Progress(Rule):
         x = slope / jnp.maximum(bend, tiny)
 
         is_free = n < self.free_steps
-        tick = jnp.minimum(jnp.clip(1 - clear / self.tolerance, -1, 1), jnp.clip(2 - 5 * x, -1, 1))
+        bound = self.tolerance * jnp.minimum(seen.rows / ROWS, 1) ** FEW
+        tick = jnp.minimum(jnp.clip(1 - clear / bound, -1, 1), jnp.clip(2 - 5 * x, -1, 1))
         tick = jnp.where(is_free, 1, tick)
         time = jnp.maximum(state.time + tick, 0)
         still = jnp.where(is_free, 0, jnp.clip(state.still + (1 - tick - state.still) * gain, 0, 1))  # θ

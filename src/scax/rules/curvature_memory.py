@@ -21,8 +21,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from .._struct import Number, static, struct
-from .base import Rule
-from .damping import ROWS
+from .base import ROWS, Rule
 
 #: The memory is updated in each of so many first steps, then once in as many, and later once in LATE.
 FIRST, LATE = 16, 32

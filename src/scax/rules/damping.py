@@ -8,12 +8,10 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from .._struct import Number, static, struct
-from .base import Rule
+from .base import ROWS, Rule
 
 #: `Relative` measures every batch this far into a run, and then one batch in as many: S̄ is an average anyway.
 EVERY = 8
-#: `share` is that of a batch of so many rows.
-ROWS = 20
 #: How far refused steps can raise τ, so that a run of bad batches cannot carry it to infinity.
 LARGEST_RISE = 1e10
 
