@@ -4,15 +4,14 @@ python -m benchmarks.noise run [--workers N]     writes docs/results/noise.json 
 python -m benchmarks.noise show                  prints the tables of docs/measurements/defaults.md
 
 float64, rows drawn epoch by epoch, no penalty. Errors are mean squares over the variance of the target; the last column
-of noisy problems is the error against the noise-free function on other points. With all rows in every step, scax is
-beside SciPy's MINPACK and its exact Jacobian, both from the same weights with as many evaluations.
+of noisy problems is the error against the noise-free function on other points. With all rows in every step:
+`benchmarks.least_squares`.
 """
 
 import argparse
 import json
 import multiprocessing
 import os
-import time
 from pathlib import Path
 
 import numpy as np
@@ -39,8 +38,6 @@ PROBLEMS = [
 ]
 WIDTHS = {"sinc": (1, 20, 1), "franke": (2, 20, 20, 1), "friedman": (10, 20, 10, 1)}
 ROWS = {"sinc": 2000, "franke": 5000, "friedman": 5000}
-#: Franke's function with all rows in every step: rows, evaluations, starts
-WHOLE = (1000, 300, 3)
 #: What the picture shows: noise-free and noisy.
 SHOWN = [("friedman", 0.0, 20), ("friedman", 0.3, 20)]
 
@@ -98,55 +95,16 @@ def one(job: tuple) -> dict:
     return about | {column: [float(f"{v:.4g}") for v in history[column]] for column in kept}
 
 
-def whole(start: int) -> dict:
-    """All rows in every step, beside SciPy's Levenberg–Marquardt."""
-    import jax
-
-    jax.config.update("jax_enable_x64", True)
-    import scipy.optimize
-    from jax.flatten_util import ravel_pytree
-
-    import scax
-
-    rows, steps, _ = WHOLE
-    (x, y), (x_test, y_test) = data("franke", 0.0, rows)
-    net = scax.MLP(WIDTHS["franke"])
-    problem = scax.Problem(net.apply, scax.Squared(), scax.L2(0.0))
-    params = jax.tree.map(lambda leaf: leaf.astype(np.float64), net.init(jax.random.key(start)))
-    error = lambda p: float(np.linalg.norm(net.apply(p, x_test)[:, 0] - y_test) / np.linalg.norm(y_test))
-    fit = lambda: scax.train(scax.SCA(problem), params, (x, y), steps=steps, batch_size=None, records=1)
-    fit()
-    began = time.perf_counter()
-    ours = fit()
-    seconds = time.perf_counter() - began
-    w, unravel = ravel_pytree(params)
-    residual = jax.jit(lambda w: net.apply(unravel(w), x)[:, 0] - y)
-    jacobian = jax.jit(jax.jacfwd(residual))
-    residual(w), jacobian(w)
-    began = time.perf_counter()
-    peer = scipy.optimize.least_squares(
-        lambda w: np.asarray(residual(w)), np.asarray(w), lambda w: np.asarray(jacobian(w)),
-        method="lm", max_nfev=steps, xtol=1e-15, ftol=1e-15, gtol=1e-15,
-    )  # fmt: skip
-    return {
-        "start": start, "scax": error(ours.params), "scax_seconds": seconds, "scax_steps": ours.steps,
-        "scipy": error(unravel(peer.x)), "scipy_seconds": time.perf_counter() - began, "scipy_evaluations": peer.nfev,
-    }  # fmt: skip
-
-
 def run(workers: int) -> None:
     os.environ |= {"NPROC": "1", "OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
     jobs = [(*p[:4], start, clock) for p in PROBLEMS for start in range(p[4]) for clock in CLOCKS]
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        starts = pool.map_async(whole, range(WHOLE[2]), chunksize=1)
         runs = pool.map(one, jobs, chunksize=1)
-        rows = starts.get()
     from benchmarks.steps import describe_machine
 
     machine = describe_machine() | {"command": f"python -m benchmarks.noise run --workers {workers}"}
     lines = ",\n".join(json.dumps(r) for r in sorted(runs, key=lambda r: [str(r[k]) for k in list(r)[:5]]))
-    whole_lines = ",\n".join(map(json.dumps, rows))
-    FILE.write_text(f'{{"machine": {json.dumps(machine)},\n"runs": [\n{lines}\n],\n"whole": [\n{whole_lines}\n]}}\n')
+    FILE.write_text(f'{{"machine": {json.dumps(machine)},\n"runs": [\n{lines}\n]}}\n')
     show()
 
 
@@ -165,17 +123,6 @@ def markdown(results: dict) -> str:
         end = lambda rule, what, group=group: np.median([r[what][-1] for r in group if r["rule"] == rule])
         cells = [f"{end(rule, what):.2g}" for what in ("objective", "validation_loss") for rule in CLOCKS]
         lines.append(f"| {name} | {noise:g} | {batch_size} | {steps:,} | " + " | ".join(cells) + " |")
-    rows, steps, starts = WHOLE
-
-    def ends(who: str) -> str:
-        errors, seconds = [r[who] for r in results["whole"]], [r[f"{who}_seconds"] for r in results["whole"]]
-        return f"{np.median(errors):.1e} ({min(errors):.1e} to {max(errors):.1e}) in {np.median(seconds):.1f} s"
-
-    lines += [
-        "",
-        f"Franke's function, all {rows:,} rows, {steps} evaluations, {starts} starts, relative L2 error on other",
-    ]
-    lines += [f"points, median and range: scax {ends('scax')}, SciPy {ends('scipy')}."]
     return "\n".join(lines)
 
 

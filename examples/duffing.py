@@ -50,16 +50,21 @@ def draw(rng, n):
     return np.repeat(rng.normal(size=(n, LENGTH // 5)), 5, axis=1)
 
 
-def main(steps: int) -> float:
-    rng = np.random.default_rng(0)
-    inputs, unseen = draw(rng, 20), draw(rng, 50)
-    params = {
-        "linear": np.array([[0.0, 0.2, 0.0], [-0.2, -0.1, 0.2]]),  # about a mass on a spring
+def begin(rng):
+    """Weights: about a mass on a spring, and a little more."""
+    return {
+        "linear": np.array([[0.0, 0.2, 0.0], [-0.2, -0.1, 0.2]]),
         "in": rng.normal(size=(HIDDEN, STATES + 1)) / 2,
         "bias": np.zeros(HIDDEN),
         "out": rng.normal(size=(STATES, HIDDEN)) / 50,
         "read": np.array([1.0, 0.0]),
     }
+
+
+def main(steps: int) -> float:
+    rng = np.random.default_rng(0)
+    inputs, unseen = draw(rng, 20), draw(rng, 50)
+    params = begin(rng)
     problem = scax.Problem(simulate, scax.Squared(), scax.L2(1e-12))
     result = scax.train(scax.SCA(problem), params, (inputs, measure(inputs)), steps=steps, batch_size=None, records=5)
     true = measure(unseen)

@@ -1,5 +1,6 @@
 """The command lines and tables of the benchmarks; what they measure is no test."""
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -84,8 +85,16 @@ def test_a_plan_has_strengths_for_the_methods_asked_for(monkeypatch, capsys):
     assert "has no strengths for group: use --methods dense log l1 long-dense long-l1 others" in capsys.readouterr().err
 
 
-def test_the_table_of_long_runs_is_that_of_the_results():
-    from benchmarks import long_runs
+@pytest.mark.parametrize("name", ["noise", "least_squares", "unseen", "long_runs"])
+def test_the_tables_of_the_defaults_are_those_of_the_results(name):
+    benchmark = importlib.import_module(f"benchmarks.{name}")
+    page = (benchmark.FILE.parent.parent / "measurements" / "defaults.md").read_text()
+    assert benchmark.markdown(json.loads(benchmark.FILE.read_text())) in page
 
-    page = (long_runs.FILE.parent.parent / "measurements" / "defaults.md").read_text()
-    assert long_runs.markdown(json.loads(long_runs.FILE.read_text())) in page
+
+def test_the_tables_of_the_paper_s_sets_are_those_of_the_results():
+    from benchmarks import defaults
+
+    page = (defaults.RESULTS.parent.parent / "measurements" / "defaults.md").read_text()
+    for table in defaults.tables(json.loads(defaults.RESULTS.read_text())).values():
+        assert table in page
