@@ -21,19 +21,6 @@ def chosen(problem, rows: int, outputs: int, weights: int) -> str:
     return Auto().choose(Dimensions(problem, rows, outputs, weights)).solver.name
 
 
-def test_newton_leaves_the_rest_of_a_step_to_the_next_batch():
-    """Unless it is asked for by name or to a tolerance."""
-    logistic = scax.Problem(NET.apply, scax.Logistic(), scax.L2(1e-3))
-    for auto, enough in ((Auto(), 0.1), (Auto(tolerance=1e-7), 0.0)):
-        assert auto.choose(Dimensions(logistic, 20, 2, 26)).solver.enough == auto.direct.enough == enough
-    x, y = np.eye(3, dtype=np.float32), np.ones((3, 2), np.float32)
-    auto, exact = (scax.SCA(logistic, damping=1e-3, curvature="exact", solver=s) for s in ("auto", "newton"))
-    state = auto.init(NET.init(jax.random.key(0)))
-    loose, fine = (sca.step(state, (x, y))[1] for sca in (auto, exact))
-    assert fine.optimality < 1e-4 < loose.optimality <= 0.1
-    assert loose.iterations < fine.iterations
-
-
 def test_every_name_is_a_solver():
     for name, solver in SOLVERS.items():
         assert as_solver(name) is solver

@@ -15,7 +15,7 @@ from .._compat import flat_mesh, shard_map
 from ..batch import Batch, TermBatch
 from ..linearize import Linearization, linearize, linearize_along
 from ..linearize.network import NetworkFunction
-from ..solvers import Auto, Solution, Solver
+from ..solvers import Auto, Direct, Solution, Solver
 from ..solvers.plan import StepPlan
 from .shares import gather_rows, own_rows, share, share_along
 
@@ -107,7 +107,7 @@ class Parallel:
 
     def solver(self, solver: Solver) -> Solver:
         """In the exact scheme, one that needs JJᵀ once."""
-        return solver.direct if self.scheme == "exact" and isinstance(solver, Auto) else solver
+        return Direct(tolerance=solver.tolerance) if self.scheme == "exact" and isinstance(solver, Auto) else solver
 
     def linearize(self, network: NetworkFunction, w: Float[Array, "q"], x: Any, plan: StepPlan) -> Linearization:
         """f and J on all rows, as this device and its peers hold them."""

@@ -17,9 +17,6 @@ from .semismooth import Semismooth
 LARGEST_SYSTEM = 2048
 #: What the step of a training may leave to gain, as a share of what it gains.
 ENOUGH = 0.1
-#: The residual at which Newton's method ends in a training: of the order of √gain that is left, so that a hundredth of
-#: the step's gain is missing, and each solve more would square it.
-ENOUGH_RESIDUAL = 0.1
 
 #: The solvers by their public names. "newton" is "structured" by another name: Newton's method for whatever smooth
 #: loss, in sample space, on layers where the network has them and on columns where it has not.
@@ -39,8 +36,8 @@ class Auto(Solver):
     """The cheapest solver that serves the problem; `tolerance` is handed to it, None leaves it its own.
 
     Conjugate gradients are taken only where every direct solve is large, or where the loss is well damped. Without a
-    tolerance, surrogates with a prox are solved until a tenth of the step's gain is left, and smooth ones until a
-    hundredth is: the next batch's is another one, and trainings end no worse (docs/measurements/sparse.md, outputs.md).
+    tolerance, surrogates with a prox are solved until a tenth of the step's gain is left: the next batch's is another
+    one, and trainings end no worse (docs/measurements/sparse.md).
     """
 
     tolerance: float | None = static(default=None)
@@ -48,11 +45,6 @@ class Auto(Solver):
 
     def supports(self, problem: Problem) -> str | None:
         return None
-
-    @property
-    def direct(self) -> Direct:
-        """What it takes where JJᵀ is shared."""
-        return Direct(tolerance=self.tolerance, enough=ENOUGH_RESIDUAL if self.tolerance is None else 0.0)
 
     def choose(self, dimensions: Dimensions) -> Choice:
         smooth = dimensions.problem.regularizer.is_smooth
@@ -62,8 +54,6 @@ class Auto(Solver):
             options = {"tolerance": self.tolerance}
         elif solver.stops_on_gap:
             options = {"enough": ENOUGH}
-        elif isinstance(solver, Direct):
-            options = {"enough": ENOUGH_RESIDUAL}
         return Choice(dataclasses.replace(solver, **options), reason)  # type: ignore[type-var]
 
 

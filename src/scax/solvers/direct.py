@@ -16,14 +16,12 @@ class Direct(Solver):
     space  "sample": a matrix of LK×LK numbers, from JJᵀ;  "weight": of Q×Q, from JᵀJ, the paper's form
     form   "structured": J parameter by parameter, as layer inputs and sensitivities where that is cheaper than columns
            of its own;  "dense": J as one array
-    enough the residual at which Newton's method may end, where that is more than the tolerance
     """
 
     space: str = static(default="sample")
     form: str = static(default="structured")
     tolerance: float | None = static(default=None)
     max_iterations: int = static(default=50)
-    enough: float = static(default=0.0)
 
     def __post_init__(self):
         checks.choice("space", self.space, ["sample", "weight"])
@@ -49,4 +47,4 @@ class Direct(Solver):
     def solve(self, surrogate: Surrogate) -> Solution:
         kind: type[Space] = SampleSpace if self.in_sample_space else WeightSpace
         space = kind(surrogate.lin, surrogate.pull, surrogate.curvature)
-        return solve_smooth(space, surrogate, self.tolerance, self.max_iterations, self.enough)
+        return solve_smooth(space, surrogate, self.tolerance, self.max_iterations)

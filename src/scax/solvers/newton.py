@@ -27,13 +27,10 @@ def needs_smooth(name: str, problem: Problem) -> str | None:
     )
 
 
-def solve_smooth(
-    space: Space, surrogate: Surrogate, tolerance: float | None, max_iterations: int, enough: float = 0.0
-) -> Solution:
+def solve_smooth(space: Space, surrogate: Surrogate, tolerance: float | None, max_iterations: int) -> Solution:
     """The minimizer, by linear solves in the space given: one where the loss is quadratic.
 
-    The residual is solved for down to `tolerance`; up to its root the solution counts as solved. Newton's method ends
-    at `enough` where that is more.
+    The residual is solved for down to `tolerance`; up to its root the solution counts as solved.
     """
     datafit, z0 = surrogate.datafit, surrogate.lin.outputs
     tolerance = attainable(tolerance, z0.dtype)
@@ -43,7 +40,6 @@ def solve_smooth(
         optimality = space.residual(point, datafit.gradient(z0 + space.rows(point)))
         iterations, failure = jnp.asarray(1), space.limit
     else:
-        tolerance = max(tolerance, enough)
         point, optimality, iterations, failure, is_singular = iterate(space, datafit, z0, tolerance, max_iterations)
     status = status_of(optimality < jnp.sqrt(tolerance), optimality, failure)
     solved = status == Status.OK
