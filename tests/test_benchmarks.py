@@ -63,7 +63,7 @@ def test_sparse_tables_are_those_of_the_results():
     for name in sparse.SETS:
         rows = [row for row in results["wide"]["rows"] if row["set"] == name]
         cells.append(sparse.over_dense(rows))
-    assert "it is {:.2f}, {:.2f}, {:.2f} and {:.2f} (8 splits".format(*cells) in page
+    assert "the ratio is {:.2f}, {:.2f}, {:.2f} and {:.2f} (8 splits".format(*cells) in page
 
 
 def test_rows_without_a_network_of_ours_have_a_table():

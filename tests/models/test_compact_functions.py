@@ -37,9 +37,11 @@ def pooled(x):
     return lax.reduce_window(x, -jnp.inf, lax.max, size, size, "VALID")
 
 
-def same(small, net, params, x):
-    """Both as compiled functions: operation by operation, each would be compiled by itself."""
-    expected, given = np.asarray(jax.jit(net)(params, x)), jax.jit(small.apply)(x)
+def same(small, net, params, x, compiled=True):
+    """Both as compiled functions, where all that they take is arrays: operation by operation, each would be compiled by
+    itself."""
+    net, apply = (jax.jit(net), jax.jit(small.apply)) if compiled else (net, small.apply)
+    expected, given = np.asarray(net(params, x)), apply(x)
     tolerance = 50 * np.finfo(expected.dtype).eps
     np.testing.assert_allclose(given, expected, rtol=tolerance, atol=tolerance * (1 + np.abs(expected).max()))
 
@@ -382,7 +384,7 @@ def test_rows_of_integers():
     x = np.arange(12).reshape(4, 3) % 7
     small = scax.compact(apply, params, x)
     assert shapes(small.params) == [(4, 2), (7, 3), (3, 4)]
-    same(small, apply, params, x)
+    same(small, apply, params, x, compiled=False)
 
 
 def test_integers_and_functions_among_the_params_stay_as_they_are():
@@ -398,7 +400,7 @@ def test_integers_and_functions_among_the_params_stay_as_they_are():
     assert small.params["act"] is jnp.tanh
     assert small.params["times"] is params["times"]
     assert isinstance(small.params["a"], np.ndarray)
-    same(small, apply, params, rows(4, 3))
+    same(small, apply, params, rows(4, 3), compiled=False)
 
 
 # -- random ones -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sys
 from typing import NoReturn
 
@@ -20,7 +21,8 @@ class UserError(Exception):
 
 
 def fail(message: str, code: int = USAGE) -> NoReturn:
-    for line in f"scax: {message}".splitlines()[:MOST_LINES]:
+    """Ends with a sentence, or with a list: lines that are indented. Any other line end belongs to a name."""
+    for line in re.split(r"\n(?=  )", f"scax: {message}")[:MOST_LINES]:
         print(fitted(printable(line, LONGEST), sys.stderr), file=sys.stderr)
     raise SystemExit(code)
 
