@@ -1,6 +1,7 @@
 """What a linearized network can do."""
 
 import functools
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,24 @@ def exact(method):
             return method(*args)
 
     return wrapped
+
+
+def side_by_side(parts: Sequence[Float[Array, "*rows _"]]) -> Float[Array, "*rows q"]:
+    """Parts one after the other in the last axis.
+
+    On a CPU each is written into its place: sums that XLA fuses into a concatenation are computed there one number at a
+    time, which took 60 times as long for the gradient of a 784/300/100/10 network.
+    """
+    return jax.lax.platform_dependent(*parts, cpu=_written, default=lambda *parts: jnp.concatenate(parts, axis=-1))
+
+
+def _written(*parts: Array) -> Array:
+    whole = jnp.zeros((*parts[0].shape[:-1], sum(part.shape[-1] for part in parts)), parts[0].dtype)
+    start = 0
+    for part in parts:
+        whole = jax.lax.dynamic_update_slice_in_dim(whole, part, start, axis=-1)
+        start += part.shape[-1]
+    return whole
 
 
 class Linearization:

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .base import Linearization, exact, symmetric_product
+from .base import Linearization, exact, side_by_side, symmetric_product
 from .network import NetworkFunction
 
 
@@ -21,7 +21,7 @@ class Dense(Linearization):
         def one(row):
             z, vjp = jax.vjp(lambda leaves: network.of_one(leaves, row), network.split(w))
             (rows,) = jax.vmap(vjp)(jnp.eye(z.shape[0], dtype=z.dtype))  # leaf by leaf: slices of w would be padded
-            return z, jnp.concatenate([leaf.reshape(z.shape[0], -1) for leaf in rows], axis=1)
+            return z, side_by_side([leaf.reshape(z.shape[0], -1) for leaf in rows])
 
         return Dense(*jax.vmap(one)(x))
 

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .base import Linearization, exact
+from .base import Linearization, exact, side_by_side
 from .dense import Dense
 from .network import NetworkFunction
 from .walk import Convolution, Path, Use, evaluate, find_uses, multiply_adds, same_matrix
@@ -133,8 +133,9 @@ class Layer:
 
     def of_matrix(self, matrix: Array) -> Float[Array, "n k"]:
         """The same for weights laid out as [C, F]."""
-        pushed = matrix[None] if self.inputs is None else self.inputs @ matrix  # [n, P, F]
-        return jnp.sum(pushed[:, None] * self.sensitivities, axis=(2, 3))
+        if self.inputs is None:
+            return jnp.einsum("f,nkpf->nk", matrix[0], self.sensitivities)
+        return jnp.einsum("npf,nkpf->nk", self.inputs @ matrix, self.sensitivities)
 
     def vjp(self, v: Float[Array, "n k"], leaf: Array) -> Array:
         """Σ v a ⊗ g, in the parameter's own shape."""
@@ -142,7 +143,7 @@ class Layer:
 
     def matrix(self, v: Float[Array, "n k"]) -> Array:
         """The same laid out as [C, F]."""
-        weighted = jnp.sum(v[:, :, None, None] * self.sensitivities, axis=1)  # [n, P, F]
+        weighted = jnp.einsum("nk,nkpf->npf", v, self.sensitivities)
         weighted = weighted.reshape(-1, weighted.shape[-1])
         if self.inputs is None:
             return jnp.sum(weighted, axis=0, keepdims=True)
@@ -219,7 +220,7 @@ class Passes(Linearization):
         each = {
             i: jnp.ravel(added([layer.vjp(one, self.leaves[i]) for layer in uses])) for i, uses in layers.items()
         } | {i: jnp.sum(columns[i], axis=(0, 1)) for i in self.plan.unread}
-        return jnp.concatenate([each[i] for i in range(len(self.plan.sizes))])
+        return side_by_side([each[i] for i in range(len(self.plan.sizes))])
 
     def jvp(self, delta):
         return jax.jvp(lambda w: self.network(w, self.x), (self.w,), (delta,))[1]
@@ -320,7 +321,7 @@ class Structured(Linearization):
             else:
                 parts.append(columns[..., start : start + size])
                 start += size
-        return jnp.concatenate(parts, axis=-1)
+        return side_by_side(parts)
 
 
 def one_row(x: Any) -> Any:

@@ -17,7 +17,7 @@ from .quadratic import QuadraticModel
 #: How many times the price of one sampled direction per row an exact step must be for `curvature="auto"` to sample;
 #: with a quadratic loss, whose targets may have no noise, exact steps gain several times as much
 #: (docs/measurements/outputs.md).
-CHEAPER, CHEAPER_QUADRATIC = 8.0, 32.0
+CHEAPER, CHEAPER_QUADRATIC = 4.0, 32.0
 
 
 @dataclasses.dataclass(frozen=True)
