@@ -9,11 +9,19 @@ import scax
 from scax.batch import Pairs
 from scax.layout import Layout
 from scax.linearize import FORMS, WithPairs, linearize
-from scax.linearize.base import spectral_norm
+from scax.linearize.base import side_by_side, spectral_norm
 from scax.linearize.network import NetworkFunction
 from tests.cases import convolution, convolution_params, mlp, recurrent, recurrent_params, rows, start
 
 N = 5
+
+
+@pytest.mark.parametrize("before", [(), (2,), (2, 3)])
+def test_side_by_side_is_a_concatenation(before):
+    parts = [jax.random.normal(jax.random.key(i), (*before, i + 1)) for i in range(4)]
+    np.testing.assert_array_equal(side_by_side(parts), np.concatenate(parts, axis=-1))
+    if before:
+        np.testing.assert_array_equal(jax.vmap(lambda *parts: side_by_side(parts))(*parts), side_by_side(parts))
 
 
 def tied(params, x):
