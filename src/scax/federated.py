@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from . import checks
+from ._text import printable
 from .cluster.exact import ExactRounds
 from .cluster.local import LocalRounds, LocalSites
 from .cluster.sites import Sites, admit
@@ -125,7 +126,7 @@ def simulate(
     _method(problem, params, 1, scheme, local)
     admitted, reasons = admit(problem, params, sites, weights)
     for name, reason in reasons.items():
-        warnings.warn(f"site {name} is left out: {reason}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"site {printable(str(name))} is left out: {reason}", RuntimeWarning, stacklevel=2)
     if not admitted:
         name, reason = next(iter(reasons.items()))
         raise ValueError(f"no site can take part. Site {name}: {reason}")
@@ -147,7 +148,8 @@ def simulate(
     for name, refused in zip(admitted, np.asarray(carry.state.refused), strict=True):
         if refused:
             warnings.warn(
-                f"site {name} was left out of {refused} rounds: its sums were not finite, or not those of rows.",
+                f"site {printable(str(name))} was left out of {refused} rounds: its sums were not finite, or not "
+                "those of rows.",
                 RuntimeWarning,
                 stacklevel=2,
             )

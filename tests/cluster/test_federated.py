@@ -172,6 +172,23 @@ def test_weights_of_sites_change_the_result():
     assert np.linalg.norm(flat(equal.params) - flat(by_rows.params)) > 1e-2
 
 
+def test_weights_below_one_hold_for_rows_of_whole_numbers():
+    x = np.arange(24).reshape(12, 2) % 5
+    apply = lambda params, x: params["table"][x].sum(axis=1) @ params["out"]
+    params = {"table": np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3), "out": np.ones((3, 1), np.float32)}
+    sites = [(x[:6], np.ones(6, np.float32)), (x[6:], np.zeros(6, np.float32))]
+    problem = scax.Problem(apply, scax.Squared(), scax.L2(1e-3))
+    result = scax.federated.simulate(problem, params, sites, rounds=2, weights=[0.5, 1.0])
+    np.testing.assert_array_equal(result.history["answered"], 2)
+
+
+def test_names_of_sites_in_warnings_are_no_escapes():
+    x, y = rows(np.float32)
+    sites = {"a": (x, y), "\x1b[31mb": (x[:0], y[:0])}
+    with pytest.warns(RuntimeWarning, match=r"site \\x1b\[31mb is left out"):
+        scax.federated.simulate(PROBLEM, start(np.float32), sites, rounds=1)
+
+
 @pytest.mark.parametrize(
     ("change", "error", "told"),
     [

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_iris, make_moons
+from sklearn.exceptions import NotFittedError
 
 from scax.estimators import SCAClassifier, SCARegressor
 from scax.storage.error_bars import ErrorBars
@@ -22,6 +23,15 @@ def table():
 @pytest.fixture(scope="module")
 def model(table):
     return SCARegressor(**SMALL).fit(*table)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda: SCARegressor().predict_interval([[1.0]]), lambda: SCAClassifier().predict_proba([[1.0]], calibrated=True)],
+)
+def test_before_a_fit_there_are_no_bars(ask):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        ask()
 
 
 def test_a_line_has_the_bars_of_ridge_regression(table):

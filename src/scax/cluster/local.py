@@ -27,7 +27,7 @@ from ..sca import SCA
 from ..training import engine
 from ..training.evaluation import evaluate
 from ..training.feed import EqualBatches
-from .sites import draw_answers
+from .sites import draw_answers, weight_dtype
 
 
 @struct
@@ -241,4 +241,4 @@ def pad_rows(batch: Batch, batch_size: int, size: int | None = None) -> EqualBat
     """A site's rows as batches of its own, padded to `size` rows."""
     weight = np.ones(batch.size) if batch.weight is None else np.asarray(batch.weight)
     x, y = np.asarray(batch.x), np.asarray(batch.y)
-    return EqualBatches.pad(x, y, weight.astype(x.dtype), batch_size, batch.size if size is None else size)
+    return EqualBatches.pad(x, y, weight.astype(weight_dtype(x)), batch_size, batch.size if size is None else size)

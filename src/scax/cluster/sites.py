@@ -38,6 +38,11 @@ class Round:
         return jax.lax.scan(add, jax.tree.map(jnp.zeros_like, like), (self.pieces, self.owner))[0]
 
 
+def weight_dtype(x: Any) -> Any:
+    """Of the weights of rows x, which may be whole numbers."""
+    return jnp.result_type(x.dtype, float)
+
+
 @struct
 class Sites:
     """All sites' rows as a feed of rounds; in every round `absent` of the sites, drawn anew, do not answer."""
@@ -58,7 +63,8 @@ class Sites:
             fill = -batch.size % size
             again = np.arange(batch.size + fill) % batch.size
             cut = lambda a, size=size: a.reshape(-1, size, *a.shape[1:])
-            parts.append((cut(x[again]), cut(y[again]), cut(np.pad(weight, (0, fill)).astype(x.dtype))))
+            weight = np.pad(weight, (0, fill)).astype(weight_dtype(x))
+            parts.append((cut(x[again]), cut(y[again]), cut(weight)))
             owner += [number] * len(parts[-1][0])
         x, y, weight = (jnp.asarray(np.concatenate(part)) for part in zip(*parts, strict=True))
         return Sites(Batch(x, y, weight), jnp.asarray(owner), len(batches), absent)
@@ -117,7 +123,7 @@ def admit(problem: Problem, params: PyTree, sites: Any, weights: Any = None) -> 
             continue
         if weights is not None:
             own = np.ones(batch.size) if batch.weight is None else np.asarray(batch.weight)
-            weight = (own * (weights[number] / own.sum())).astype(batch.x.dtype)
+            weight = (own * (weights[number] / own.sum())).astype(weight_dtype(batch.x))
             batch = Batch(batch.x, batch.y, weight)
         rows[name] = batch
     kinds: dict[tuple, int] = {}

@@ -5,7 +5,7 @@ from scipy.sparse import issparse
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ..losses import Logistic, Loss, Softmax
 from .base import SCAEstimator
@@ -227,6 +227,7 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
         p : ndarray of shape (n_samples, n_classes)
             Probabilities, the columns in the order of `classes_`; of several labels per row, each by itself.
         """
+        check_is_fitted(self)
         if calibrated and self._multilabel:
             raise ValueError(
                 "calibrated=True is for classes of which a row has one; these labels do not exclude others."

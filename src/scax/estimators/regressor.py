@@ -2,6 +2,7 @@
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from .. import checks
 from .._gaussian import check_coverage
@@ -253,6 +254,7 @@ class SCARegressor(RegressorMixin, SCAEstimator):
             Lower and upper bound of every row, in the units of the targets given to `fit`.
         """
         check_coverage(coverage)
+        check_is_fitted(self)
         bounds = self.error_bars_.interval(self._inputs(X), coverage)
         scaling = self._target_scaling
         bounds = bounds * scaling.scale[:, None] + (0 if self.loss == "poisson" else scaling.center[:, None])
