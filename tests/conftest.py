@@ -26,6 +26,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import gc
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -39,6 +40,11 @@ import tests.typecheck
 
 # Tracing makes many small objects that live on: looking through all of them every 700 is a thirtieth of the time.
 gc.set_threshold(100_000, 50, 100)
+
+# A run in the background ignores these, and so would the processes that tests start and interrupt.
+for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, default)
 
 # Every annotation of scax, array shapes included, is checked at run time while the tests run.
 # Modules imported before the hook would escape it.
