@@ -38,20 +38,20 @@ def curves(
     *,
     wild_start: bool = False,
     counts: bool = False,
-    kept: float | None = None,
+    best_step: float | None = None,
 ) -> str:
     """Mean over repeats with a band of one standard deviation; a logarithmic y axis where values span a wide range.
 
     `wild_start` lets the first iterations leave the picture: what follows decides its range. `counts` are whole numbers
-    on an axis from zero. A line across marks the step that was `kept`.
+    on an axis from zero. A dashed line marks the `best_step`.
     """
     with styled():
         fig = figure()
         ax = fig.add_subplot()
         draw_curves(ax, lines, xlabel, ylabel, wild_start, counts)
-        if kept is not None:
-            ax.axvline(kept, color=FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-        if len(lines) > 1 and len({line.label for line in lines}) == len(lines) and kept is not None:
+        if best_step is not None:
+            ax.axvline(best_step, color=FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        if len(lines) > 1 and len({line.label for line in lines}) == len(lines) and best_step is not None:
             ax.legend(loc="best", fontsize=8)
         return to_svg(fig, name)
 
@@ -68,8 +68,8 @@ def draw_curves(ax, lines: Sequence[Curve], xlabel: str, ylabel: str, wild_start
         order = 3 if line.strong else 2
         ax.plot(line.x, mean, color=color, linewidth=width, linestyle=dashes, label=line.label, zorder=order)
         if mean.count():
-            settled = mean[len(mean) // 12 :].compressed() if wild_start and len(mean) > 12 else mean.compressed()
-            top = np.quantile(settled, 0.98) if wild_start else settled.max()
+            visible = mean[len(mean) // 12 :].compressed() if wild_start and len(mean) > 12 else mean.compressed()
+            top = np.quantile(visible, 0.98) if wild_start else visible.max()
             low, high = min(low, float(mean.min())), max(high, float(top))
     ax.set_xscale("log")
     left, right = ax.get_xlim()
@@ -128,8 +128,8 @@ def damping(name: str, steps: np.ndarray, tau: np.ndarray, accepted: np.ndarray)
         return to_svg(fig, name)
 
 
-def kept(name: str, count: np.ndarray, loss: np.ndarray, error: np.ndarray, best: int, chosen: int, label: str) -> str:
-    """Loss against what is kept along a path of strengths; the best with a ring, the chosen one filled."""
+def path(name: str, count: np.ndarray, loss: np.ndarray, error: np.ndarray, best: int, chosen: int, label: str) -> str:
+    """Loss against the size of the network along a path of strengths; the best with a ring, the chosen one filled."""
     with styled():
         fig = figure()
         ax = fig.add_subplot()

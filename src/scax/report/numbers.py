@@ -36,8 +36,8 @@ def short(value: float, digits: int = 4, large: float = 1e5) -> str:
 
 def ticks(values: Sequence[float]) -> list[str]:
     """Labels of an axis, with as many digits as its ticks need to stand where they say."""
-    known = sorted({float(v) for v in values})
-    gap = min((b - a for a, b in itertools.pairwise(known)), default=max(map(abs, known), default=0.0))
-    digits = next((n for n in range(1, 12) if all(abs(float(f"{v:.{n - 1}e}") - v) <= 0.02 * gap for v in known)), 12)
-    large = 1e6 if all(abs(v) < 1e6 for v in known) else 1e5  # one way of writing for neighbors
+    finite = sorted({float(v) for v in values})
+    gap = min((b - a for a, b in itertools.pairwise(finite)), default=max(map(abs, finite), default=0.0))
+    digits = next((n for n in range(1, 12) if all(abs(float(f"{v:.{n - 1}e}") - v) <= 0.02 * gap for v in finite)), 12)
+    large = 1e6 if all(abs(v) < 1e6 for v in finite) else 1e5  # one way of writing for neighbors
     return [short(v, digits, large) if abs(v) > 1e-9 * gap else "0" for v in values]  # 1e-17 is a 0 of matplotlib's

@@ -84,8 +84,8 @@ def best(table: list[Row], larger_is_better: bool) -> dict[str, set[str]]:
     }
     out = {}
     for column, values in columns.items():
-        known = {name: v for name, v in values.items() if v is not None and math.isfinite(v)}
-        out[column] = {name for name, v in known.items() if v == min(known.values())} if len(table) > 1 else set()
+        finite = {name: v for name, v in values.items() if v is not None and math.isfinite(v)}
+        out[column] = {name for name, v in finite.items() if v == min(finite.values())} if len(table) > 1 else set()
     return out
 
 
@@ -98,13 +98,13 @@ def setting(method: MethodResults) -> str:
 
 def interval(values) -> Interval:
     """Mean and 95% interval over repeats."""
-    known = np.array([np.nan if v is None else v for v in values], float)
-    n = len(known)
+    finite = np.array([np.nan if v is None else v for v in values], float)
+    n = len(finite)
     if n < 2:
-        return Interval(float(known.mean()) if n else math.nan, None)
+        return Interval(float(finite.mean()) if n else math.nan, None)
     from scipy.special import stdtrit
 
-    return Interval(float(known.mean()), float(stdtrit(n - 1, 0.975) * known.std(ddof=1) / math.sqrt(n)))
+    return Interval(float(finite.mean()), float(stdtrit(n - 1, 0.975) * finite.std(ddof=1) / math.sqrt(n)))
 
 
 def _finals(method: MethodResults) -> np.ndarray:
@@ -174,5 +174,5 @@ def missing(results: Comparison) -> str:
 
 def places(values) -> int:
     """How many decimals show four digits of the largest of the values."""
-    known = [abs(v) for v in values if v is not None and math.isfinite(v) and v]
-    return max(0, 3 - math.floor(math.log10(max(known)))) if known else 3
+    finite = [abs(v) for v in values if v is not None and math.isfinite(v) and v]
+    return max(0, 3 - math.floor(math.log10(max(finite)))) if finite else 3

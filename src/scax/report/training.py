@@ -209,11 +209,15 @@ def _curves(runs: list[Run]) -> list[str]:
             continue
         key, label = group[0]
         results = runs[0].results
-        kept = results["final"]["step"] if not several and results is not None and results["kept"] == "best" else None
+        best_step = None
+        if not several and results is not None and results["kept"] == "best":
+            best_step = results["final"]["step"]
         title = "Losses" if len(group) > 1 else f"{label[0].upper()}{label[1:]}"
         about = "loss" if len(group) > 1 else label
-        svg = charts.curves(f"{key.replace('_', '-')}", lines, "step", about, counts=key.endswith("_kept"), kept=kept)
-        note = "Dashed line: the step whose weights were kept." if kept is not None else ""
+        svg = charts.curves(
+            f"{key.replace('_', '-')}", lines, "step", about, counts=key.endswith("_kept"), best_step=best_step
+        )
+        note = "Dashed line: the step whose weights were kept." if best_step is not None else ""
         out.append(page.chart(title, svg, note))
     steps, tau, taken = (_column(runs[0], name) for name in ("step", "damping", "accepted"))
     if not several and np.isfinite(tau).any():
@@ -244,9 +248,9 @@ def _paths(runs: list[Run]) -> list[str]:
         if path is None:
             continue
         what = "neurons" if path["penalty"] == "group" else "weights"
-        kept, loss, error = (np.array(path[name], float) for name in (what, "loss", "error"))
+        sizes, loss, error = (np.array(path[name], float) for name in (what, "loss", "error"))
         label = "hidden neurons in use" if what == "neurons" else "weights in use"
-        svg = charts.kept(f"run{i}-path", kept, loss, error, path["best"], path["chosen"], label)
+        svg = charts.path(f"run{i}-path", sizes, loss, error, path["best"], path["chosen"], label)
         note = (
             "Rows held out of the training rows; one point per strength. Ring: lowest loss. Filled: the chosen "
             f"strength, {path['strengths'][path['chosen']]:.2g}, the strongest within one standard error (bar) of that."
@@ -334,7 +338,8 @@ def _details(runs: list[Run]) -> list[str]:
             if v
         )
         if run.path is not None:
-            chosen = f"{run.path['penalty'].capitalize()}({run.path['strengths'][run.path['chosen']]:.3g}), found"
+            strength = run.path["strengths"][run.path["chosen"]]
+            chosen = f"{run.path['penalty'].capitalize()}({strength:.3g}), chosen by held-out rows"
             penalty = f"{penalty} + {chosen}" if penalty else chosen
         hidden = "/".join(map(str, config.hidden)) or "none"
         used = [printable(c.name, LONGEST) for c in run.schema.used]
