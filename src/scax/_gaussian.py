@@ -42,6 +42,12 @@ class Gaussian:
         inside = np.einsum("mq,mq->q", self.factor, self.factor)
         return inside if self.scale is None else self.scale**2 * (1 - inside)
 
+    def in_units(self, unit: np.ndarray) -> "Gaussian":
+        """The same of v = unit · w: J by w is unit · J by v."""
+        if self.scale is None:
+            return Gaussian(self.form, self.factor * unit)
+        return Gaussian(self.form, self.factor, self.scale * unit)
+
     def draw(self, random: np.random.Generator, count: int) -> np.ndarray:
         """[count, q] draws of N(0, A⁻¹)."""
         noise = random.standard_normal((count, self.factor.shape[1]))

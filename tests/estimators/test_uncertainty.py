@@ -106,6 +106,23 @@ def test_bad_input_is_a_sentence(table, model):
         model.predict_interval(X, 95)
     with pytest.raises(ValueError, match="partial_fit keeps none"):
         SCARegressor(**SMALL).partial_fit(X, y).predict(X, return_std=True)
+    with pytest.raises(ValueError, match="at least two different rows"):
+        SCARegressor(**SMALL).fit(X[[0, 0]], y[[0, 0]]).predict_interval(X)
+    with pytest.raises(ValueError, match="20 rows do not determine 49 weights"):
+        SCARegressor(**SMALL | {"alpha": 0}).fit(X[:20], y[:20]).predict_interval(X)
+    assert np.isfinite(SCARegressor(**SMALL | {"alpha": 0}).fit(X, y).predict_interval(X)).all()
+
+
+def test_a_network_without_weights_has_the_noise_alone(table):
+    X, y = table
+    model = SCARegressor(**SMALL | {"penalty": "l1", "alpha": 100.0}).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, y.mean())
+    np.testing.assert_allclose(std, y.std(), rtol=0.02)  # each row's residual is from the mean of other rows
+    description, arrays = model.error_bars_.to_arrays()
+    np.testing.assert_array_equal(
+        ErrorBars.from_arrays(description, arrays).predict(X)[1], model.error_bars_.predict(X)[1]
+    )
 
 
 def test_the_evidence_finds_the_curve_where_a_strong_penalty_is_a_line(table):

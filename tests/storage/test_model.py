@@ -71,9 +71,32 @@ def test_error_bars_are_saved_with_the_model(tmp_path, rows):
     other = scax.MLP((2, 3, 1))
     with pytest.raises(ValueError, match="of a 2/4/1 network, and the model is a 2/3/1"):
         scax.save(tmp_path / "p", other, other.init(jax.random.key(0)), posterior=post)
+    with pytest.raises(FileError, match="error bars of another network"):  # of the same widths
+        scax.save(tmp_path / "p", net, net.init(jax.random.key(1)), posterior=post)
     scax.save(tmp_path / "p", net, params)
     with pytest.raises(ValueError, match="no error bars"):
         scax.load(tmp_path / "p").predict_interval(x)
+
+
+@pytest.mark.filterwarnings("ignore:the weights are not at a minimum")
+@pytest.mark.parametrize("rows", [60, 12])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_error_bars_of_inputs_with_strengths_of_their_own_are_saved(tmp_path, rows, frozen):
+    rng = np.random.default_rng(0)
+    net = scax.MLP((3, 4, 1))
+    x = rng.normal(size=(rows, 3))
+    y = x[:, 0] + 0.1 * rng.normal(size=rows)
+    trainable = [{"weight": True, "bias": not frozen}, {"weight": True, "bias": True}]
+    problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-2), trainable=trainable)
+    start = net.init(jax.random.key(0))
+    params, _, post = scax.train_by_evidence(problem, start, (x, y), groups="inputs", steps=60, stretches=3)
+    assert np.ptp(params["scale"][0]["weight"]) > 0.1
+    own = jax.tree.map(np.multiply, params["scale"], params["weights"])
+    scax.save(tmp_path / "m", net, own, posterior=post)
+    back = scax.load(tmp_path / "m")
+    new = 2 * rng.normal(size=(20, 3))
+    np.testing.assert_allclose(back.predict_std(new), post.predict(new, noise=True)[1][:, 0], rtol=1e-4)
+    np.testing.assert_allclose(back.predict_interval(new, 0.8), post.predict_interval(new, 0.8), rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,12 @@ def test_intervals_cover_and_bad_input_is_a_sentence(trained):
     assert 0.8 <= np.mean((bounds[:, 0] <= Y) & (bounds[:, 1] >= Y)) <= 1
     with pytest.raises(ValueError, match="between 0 and 1"):
         post.predict_interval(X, 95)
+    with pytest.raises(ValueError, match="y has 1 value"):
+        post.predict_interval(X, held_out=(X, np.where(np.arange(30) == 3, np.nan, Y)))
+    with pytest.raises(ValueError, match="x has 1 value"):
+        post.predict_interval(X, held_out=(np.where(X[3, 0] == X, np.nan, X), Y))
+    with pytest.raises(ValueError, match="30 rows of 1 output"):
+        post.predict_interval(X, held_out=(X, Y[:5]))
     with pytest.raises(ValueError, match="singular"):
         posterior(problem, params, (X[:5], Y[:5]), ridge=0.0, form="weight-space")
     with pytest.raises(ValueError, match="ridge 0"):

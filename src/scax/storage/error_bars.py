@@ -207,9 +207,9 @@ def _check_member(jacobian: NetworkJacobian, gaussian: Gaussian) -> None:
         raise ValueError("an activation")
     _check_numbers("an offset", jacobian.offset, (sizes[-1],))
     support, count = jacobian.support, sum(weight.size + bias.size for weight, bias in jacobian.layers)
-    if support.ndim != 1 or support.dtype.kind != "i" or not len(support):
+    if support.ndim != 1 or support.dtype.kind != "i" or np.any(support[1:] <= support[:-1]):
         raise ValueError("a support")
-    if support[0] < 0 or support[-1] >= count or np.any(support[1:] <= support[:-1]):
+    if np.any((support < 0) | (support >= count)):
         raise ValueError("a support")
     q = len(support)
     if gaussian.form not in ("weights", "rows") or (gaussian.form == "rows") != (gaussian.scale is not None):
@@ -246,7 +246,7 @@ def _packed(gaussian: Gaussian) -> np.ndarray:
     factor = gaussian.factor.astype(np.float32)
     if gaussian.form == "rows":
         return factor
-    return np.concatenate([row[: i + 1] for i, row in enumerate(factor)])
+    return np.concatenate([np.empty(0, np.float32), *(row[: i + 1] for i, row in enumerate(factor))])
 
 
 def _unpacked(form: str, packed: np.ndarray, side: int) -> np.ndarray:

@@ -289,6 +289,16 @@ def _link(loss: Any, preprocess: Preprocess | None, net: Any) -> str:
     return _LINK_OF_LOSS[name]
 
 
+def _same_function(model: Model, bars: ErrorBars) -> bool:
+    """Whether the members' average is the model, at a few points."""
+    points = np.random.default_rng(0).standard_normal((16, model.widths[0]))
+    with np.errstate(all="ignore"):
+        z = model.encoded_outputs(points)
+        average = np.mean([jacobian.outputs(points) for jacobian, _ in bars.members], axis=0)
+    largest = np.abs(z[np.isfinite(z)]).max(initial=0)
+    return np.allclose(average, z, rtol=1e-3, atol=1e-3 * float(largest), equal_nan=True)
+
+
 def _check(model: Model, widths: tuple[int, ...], what: str) -> None:
     """Refuse a model whose parts do not fit together."""
     if len(widths) < 2 or len(model.layers) != len(widths) - 1:
@@ -308,8 +318,10 @@ def _check(model: Model, widths: tuple[int, ...], what: str) -> None:
     bars = model.error_bars
     if bars is not None:
         inside = {(jacobian.layers[0][0].shape[0], len(jacobian.offset)) for jacobian, _ in bars.members}
-        if inside != {(widths[0], widths[-1])} or bars.link != model.link:
-            raise FileError(f"{what} has error bars of another network.")
+        if inside != {(widths[0], widths[-1])} or bars.link != model.link or not _same_function(model, bars):
+            raise FileError(
+                f"{what} has error bars of another network: call scax.posterior with the weights that are saved."
+            )
     if model.preprocess is not None:
         schema = model.preprocess.schema
         if (schema.width, schema.outputs) != (widths[0], widths[-1]):

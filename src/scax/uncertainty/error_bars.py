@@ -10,6 +10,7 @@ V is 1, or the rate of a Poisson, times e²ᵑ where the size of the residuals d
 member and the squared loss that is σ² = mean e_i²/(1 − h_i).
 """
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from ..storage.error_bars import MOST_RESIDUALS, ErrorBars, Layers, NetworkJacob
 from .fit import fit
 from .jacobian import Jacobian
 from .posterior import Posterior, Rows, one_hot
+from .scaled import Scaled
 
 #: Rows of which the posterior is made, and rows held out that calibrate it, at most.
 MOST_ROWS = 20_000
@@ -61,13 +63,14 @@ def error_bars(
         form = "weight-space" if weights <= len(x) * k or ridge == 0 else "sample-space"
     else:
         form = "last-layer" if held_out is not None else "low-rank"
-    if form == "weight-space" and ridge == 0:
-        ridge = 1e-10  # what is not determined keeps a wide prior
     data = Rows(x, y, weight, k, scale)
     jacobians = [
         NetworkJacobian.of(layers, activation, output, offset, last=form == "last-layer", sparse=sparse)
         for layers in networks
     ]
+    _check_enough(len(x), k, len(y if held_out is None else held_out[1]), ridge, jacobians)
+    if form == "weight-space" and ridge == 0:
+        ridge = 1e-10  # a direction that no row looks along keeps a wide prior
     posts = [fit(jacobian, loss, data, ridge, form, temperature=1.0) for jacobian in jacobians]
     is_class = isinstance(loss, (Logistic, Softmax))
     link = ("logistic" if isinstance(loss, Logistic) else "softmax") if is_class else "identity"
@@ -113,22 +116,13 @@ def of_posterior(post: Posterior, network: Any) -> ErrorBars:
     """What a model file keeps of `scax.posterior` of an MLP."""
     if not all(hasattr(network, name) for name in ("widths", "activation", "output")):
         raise TypeError(f"a model file describes a scax.MLP, got {type(network).__name__}.")
-    assert isinstance(post.jacobian, Jacobian)
-    layout = post.jacobian.layout
-    sizes = [int(np.prod(shape)) for shape in layout.shapes]
-    ends = np.cumsum(sizes)
-    with jax.enable_x64(True):
-        params = layout.unflatten(jnp.asarray(post.jacobian.w), tuple(map(jnp.asarray, post.jacobian.frozen)))
-    layers = [(np.asarray(layer["weight"], float), np.asarray(layer["bias"], float)) for layer in params]
+    layers, support, unit = _own_weights(post)
     widths = (len(layers[0][0]), *(len(bias) for _, bias in layers))
     if widths != tuple(network.widths):
-        told = ["/".join(map(str, each)) for each in (widths, network.widths)]
-        raise ValueError(f"the posterior is of a {told[0]} network, and the model is a {told[1]} network.")
-    trained = [np.arange(b - a, b) for a, b, on in zip(sizes, ends, layout.trained, strict=True) if on]
+        one, other = ("/".join(map(str, each)) for each in (widths, network.widths))
+        raise ValueError(f"the posterior is of a {one} network, and the model is a {other} network.")
     jacobian = NetworkJacobian.of(layers, network.activation, network.output)
-    support = np.concatenate(trained)[post.jacobian.support]
-    members = ((NetworkJacobian(jacobian.layers, jacobian.activation, jacobian.output, jacobian.offset, support),
-                post.gaussian),)  # fmt: skip
+    members = ((dataclasses.replace(jacobian, support=support), post.gaussian.in_units(unit)),)
     k, loss = post.rows.outputs, post.loss
     temperature = np.full(k, post.temperature)
     if isinstance(loss, (Logistic, Softmax)):
@@ -138,6 +132,38 @@ def of_posterior(post: Posterior, network: Any) -> ErrorBars:
     noise = np.ones(k) if isinstance(loss, Poisson) else np.broadcast_to(np.asarray(post.noise) ** 2, (k,)).copy()
     studentized = np.stack([_levels(r, post.rows.weight) for r in post.studentized().T], axis=1)
     return ErrorBars(members, link, temperature, noise, studentized)
+
+
+def _check_enough(rows: int, outputs: int, left_out: int, ridge: float, jacobians: list[NetworkJacobian]) -> None:
+    """Refuse rows that say nothing of the noise, or that leave weights undetermined."""
+    if left_out < 2:
+        raise ValueError("error bars need at least two different rows: one does not say how large the noise is.")
+    weights = max(len(jacobian.support) for jacobian in jacobians)
+    if ridge == 0 and rows * outputs < weights:
+        raise ValueError(
+            f"without an l2 penalty {rows:,} rows do not determine {weights:,} weights, and bars would be "
+            "infinite: give a penalty (alpha=1e-3), fewer hidden units, or more rows."
+        )
+
+
+def _own_weights(post: Posterior) -> tuple[Layers, np.ndarray, np.ndarray]:
+    """The MLP's layers at ŵ, the places of the posterior's weights among them, and the unit of each: 1, or where groups
+    have strengths of their own, the scale of its group."""
+    assert isinstance(post.jacobian, Jacobian)
+    layout = post.jacobian.layout
+    with jax.enable_x64(True):
+        leaves = tuple(map(jnp.asarray, post.jacobian.frozen))
+        params = layout.unflatten(jnp.asarray(post.jacobian.w), leaves)
+        trained = layout.unflatten(jnp.ones(len(post.jacobian.w)), tuple(map(jnp.zeros_like, leaves)))
+    if isinstance(post.jacobian.problem.apply, Scaled):
+        units = jax.tree.map(lambda s, w: np.broadcast_to(s, w.shape), params["scale"], params["weights"])
+        params, trained = post.jacobian.problem.apply.own(params), trained["weights"]
+    else:
+        units = jax.tree.map(np.ones_like, params)
+    flat = lambda tree: np.concatenate([np.asarray(leaf, float).ravel() for leaf in jax.tree.leaves(tree)])
+    support = np.flatnonzero(flat(trained))[post.jacobian.support]
+    layers = [(np.asarray(layer["weight"], float), np.asarray(layer["bias"], float)) for layer in params]
+    return layers, support, flat(units)[support]
 
 
 def _moments(post: Posterior, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -16,6 +16,7 @@ from ..sca import SCA
 from ..training.run import train
 from .fit import posterior
 from .posterior import Posterior
+from .scaled import Scaled
 
 #: λ of all weights stays within these, that of a group within these; each changes at most so much at once.
 RANGE, GROUP_RANGE, LARGEST_CHANGE = (1e-8, 10.0), (1e-5, 1e2), 10.0
@@ -81,16 +82,6 @@ def _limited(new: Any, old: Any, bounds: tuple[float, float]) -> Any:
     return float(new) if np.ndim(new) == 0 else new
 
 
-@dataclasses.dataclass(frozen=True)
-class Scaled:
-    """A network of weights in units of their own: {"scale", "weights"} → apply(scale · weights, x)."""
-
-    apply: Any
-
-    def __call__(self, params: dict, x: Any) -> Array:
-        return self.apply(jax.tree.map(jnp.multiply, params["scale"], params["weights"]), x)
-
-
 def _grouped(problem: Problem, params: PyTree, data: Any, groups: str) -> tuple[Problem, dict]:
     trained = True
     if problem.trainable is not None:
@@ -115,22 +106,22 @@ def _grouped(problem: Problem, params: PyTree, data: Any, groups: str) -> tuple[
 def _rescaled(params: dict, post: Posterior, strength: float) -> dict:
     """λ_g ← Tγ_g/(N‖w_g‖²), γ_g = Σ_g (1 − d (A⁻¹)_jj), as the scale √(λ/λ_g) of weights that stay what they are."""
     layout = post.jacobian.layout  # type: ignore[attr-defined]
-    told = np.zeros(len(post.jacobian.w))
-    told[post.jacobian.support] = 1 - post.prior * post.gaussian.variances()
-    square = np.zeros(len(told))
+    effective = np.zeros(len(post.jacobian.w))
+    effective[post.jacobian.support] = 1 - post.prior * post.gaussian.variances()
+    square = np.zeros_like(effective)
     square[post.jacobian.support] = post.jacobian.w[post.jacobian.support] ** 2
     frozen = tuple(jnp.zeros(shape) for shape, on in zip(layout.shapes, layout.trained, strict=True) if not on)
     with jax.enable_x64(True):
-        told, square = (layout.unflatten(jnp.asarray(part), frozen)["weights"] for part in (told, square))
+        effective, square = (layout.unflatten(jnp.asarray(part), frozen)["weights"] for part in (effective, square))
 
-    def change(scale: Array, weights: Array, told: Array, square: Array) -> np.ndarray:
+    def change(scale: Array, effective: Array, square: Array) -> np.ndarray:
         axes = tuple(i for i, size in enumerate(scale.shape) if size == 1)
-        effective, norm = (np.sum(np.asarray(p), axis=axes, keepdims=True) for p in (told, square))
+        gamma, norm = (np.sum(np.asarray(p), axis=axes, keepdims=True) for p in (effective, square))
         now = strength / np.asarray(scale, float) ** 2
-        new = now * post.temperature * effective / (post.rows.total * strength * np.maximum(norm, 1e-300))
-        return np.sqrt(now / _limited(np.where(effective > 0, new, now), now, GROUP_RANGE))  # frozen: as it is
+        new = now * post.temperature * gamma / (post.rows.total * strength * np.maximum(norm, 1e-300))
+        return np.sqrt(now / _limited(np.where(gamma > 0, new, now), now, GROUP_RANGE))  # frozen: as it is
 
-    factor = jax.tree.map(change, params["scale"], params["weights"], told, square)
+    factor = jax.tree.map(change, params["scale"], effective, square)
     cast = lambda new, leaf: jnp.asarray(new, jnp.result_type(leaf))
     return {
         "scale": jax.tree.map(lambda s, f: cast(s * f, s), params["scale"], factor),

@@ -97,8 +97,6 @@ def posterior(
     if form == "last-layer":
         last = len(jacobian.w) - sum(_last_layer(jacobian.layout))
         jacobian = Jacobian.of(problem, params, jacobian.support[jacobian.support >= last])
-    if len(jacobian.support) == 0:
-        raise ValueError("every weight is exactly zero: a posterior on the support needs at least one that is not.")
     rows = Rows(x, y, weight, outputs)
     if gap > UNTRAINED:
         warnings.warn(
@@ -260,6 +258,8 @@ def _solve(
     """(Gaussian, γ, log det A), and in words which form that is and why."""
     equations, weights = rows.count * rows.outputs, len(jacobian.support)
     sizes, why = f"{equations:,} equations, {weights:,} weights", "asked for"
+    if weights == 0:
+        return (Gaussian("weights", np.empty((0, 0))), 0.0, 0.0), "every weight is exactly zero: the noise alone"
     side = min(equations, weights)
     if form == "low-rank" or (form == "auto" and side > SMALL_SIDE and prior > 0):
         is_choice = form == "auto" and side <= LARGEST_SIDE

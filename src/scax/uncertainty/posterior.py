@@ -97,7 +97,11 @@ class Posterior:
             r, weight = self.studentized(), self.rows.weight
         else:
             z, s = self._predictive(*self._covariance(held_out[0]))
-            r, weight = (np.asarray(held_out[1], float).reshape(z.shape) - z) / s, None
+            y = np.asarray(held_out[1], float)
+            if y.size != z.size:
+                raise ValueError(f"held_out has {len(z):,} rows of {z.shape[1]} output(s), and y of shape {y.shape}.")
+            checks.finite("held_out's y", y, "Drop rows whose target is missing.")
+            r, weight = (y.reshape(z.shape) - z) / s, None
         factors = np.array([interval_factors(r[:, k], coverage, weight) for k in range(self.rows.outputs)])
         bounds = center[:, :, None] + scale[:, :, None] * factors
         if isinstance(self.loss, Poisson):
