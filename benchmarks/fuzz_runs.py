@@ -10,6 +10,7 @@ devices, folders). `--mutants 10000` is the full run; every failure is printed w
 import argparse
 import contextlib
 import hashlib
+import inspect
 import io
 import json
 import os
@@ -67,15 +68,20 @@ def seeds(folder: Path, few: bool = False) -> list[Path]:
     ]
     table = folder / "table.csv"
     table.write_text("a,b,c,y,k\n" + "".join(f"{a:.4f},{b:.4f},{c},{y:.4f},{k}\n" for a, b, c, y, k in rows))
+    dated = folder / "dated.csv"
+    comma = lambda value: f"{value:.4f}".replace(".", ",")
+    lines = (f"{i % 28 + 1:02}.{i % 9 + 1:02}.2024;{comma(a)};{comma(y)}" for i, (a, _, _, y, _) in enumerate(rows))
+    dated.write_text("\n".join(["day;a;y", *lines]) + "\n")
     small = ("--steps", "12", "--batch-size", "8", "--hidden", "3")
     plans = {
-        "numbers": ("--target", "y", "--drop", "k"),
-        "classes": ("--target", "k", "--drop", "y"),
-        "path": ("--target", "y", "--drop", "k", "--penalty", "l1", "--strength", "auto"),
+        "numbers": (str(table), "--target", "y", "--drop", "k"),
+        "classes": (str(table), "--target", "k", "--drop", "y"),
+        "path": (str(table), "--target", "y", "--drop", "k", "--penalty", "l1", "--strength", "auto"),
+        "dates": (str(dated), "--target", "y", "--numbers", "bins", "--folds", "2"),
     }
     made = []
-    for name, words in list(plans.items())[: 1 if few else 3]:
-        scax("train", str(table), *words, *small, "--out", str(folder / name))
+    for name, words in list(plans.items())[: 1 if few else None]:
+        scax("train", *words, *small, "--out", str(folder / name))
         shutil.copytree(folder / name, folder / f"{name}-stopped")
         for file in ("results.json", "model.safetensors"):
             (folder / f"{name}-stopped" / file).unlink()
@@ -200,8 +206,10 @@ def remembered_charts() -> Iterator[None]:
 
         return recall
 
-    names = ("curves", "damping", "kept", "survivors", "scatter", "roc_chart", "confusion")
-    before = {name: getattr(charts, name) for name in names}
+    mine = lambda one: inspect.isfunction(one) and one.__module__ == charts.__name__
+    functions = inspect.getmembers(charts, mine)
+    before = {name: draw for name, draw in functions if draw.__annotations__.get("return") is str}
+    assert before
     for name, draw in before.items():
         setattr(charts, name, remember(draw))
     try:
@@ -373,6 +381,8 @@ def main() -> int:
             failures += ended.stdout.count("\n")
             done = stop
             if ended.returncode:
+                if not (work / "at").exists():
+                    sys.exit(f"the whole folders are not read as they should be:\n{ended.stderr}")
                 at = int((work / "at").read_text())
                 last = ended.stderr.strip().splitlines()[-1:] or [""]
                 print(f"{at}: the process died ({ended.returncode}): {last[0][:200]}", flush=True)
