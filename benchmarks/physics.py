@@ -3,6 +3,9 @@
 python -m benchmarks.physics run [--steps N]     writes docs/results/physics.json after every method
 python -m benchmarks.physics show                prints the table of docs/guides/physics.md
 python -m benchmarks.physics picture NAME [--steps N]   solves examples/NAME.py and draws docs/images/NAME.svg
+python -m benchmarks.physics gpu --problem poisson5 --method scax --seconds 120    a run of benchmarks/equations.py that
+                                                the clock ends, into docs/results/physics-gpu.json after every record
+python -m benchmarks.physics parts              milliseconds of the parts of a step
 
 2-d Poisson, −Δu = f on the unit square, u = sin(πx) sin(πy), 2-16-16-1, 120 + 30 points, float64. ENGD-W is a step of
 one batch in sample space with fixed damping, SPRING the same with the last step carried on; Adam has a cosine schedule.
@@ -151,13 +154,36 @@ def picture(name: str, steps: int) -> None:
     print(f"relative L2 error {error:.1e} after {steps} steps")
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "show", "picture"])
+    parser.add_argument("what", choices=["run", "show", "picture", "gpu", "parts"])
     parser.add_argument("name", nargs="?", choices=["poisson", "burgers", "allen_cahn"], default="poisson")
     parser.add_argument("--steps", type=int, default=400)
-    arguments = parser.parse_args()
-    if arguments.what == "picture":
-        picture(arguments.name, arguments.steps)
+    parser.add_argument("--problem", default="poisson5", help="of benchmarks/equations.py")
+    parser.add_argument("--method", default="scax", help="of benchmarks/physics_gpu.py")
+    parser.add_argument("--options", type=json.loads, default={}, help="of the method, as JSON")
+    parser.add_argument("--label", help="the name under which a run is written; that of the method")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=None, help="another file than physics-gpu.json")
+    given = parser.parse_args()
+    if given.what == "picture":
+        picture(given.name, given.steps)
+    elif given.what in ("run", "show"):
+        run(given.steps) if given.what == "run" else show()
     else:
-        run(arguments.steps) if arguments.what == "run" else show()
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+        from benchmarks import physics_gpu as gpu
+
+        file = given.out or gpu.FILE
+        if given.what == "parts":
+            gpu.parts(file, given.problem)
+        else:
+            label = given.label or given.method
+            gpu.solve(given.problem, given.method, given.seconds, given.options, given.start, file, label)
+
+
+if __name__ == "__main__":
+    main()

@@ -52,17 +52,25 @@ def reference(times, count=512):
     return x, scipy.integrate.solve_ivp(slope, (0, 1), start, t_eval=times, rtol=1e-9, atol=1e-10).y.T
 
 
+problem = scax.Problem({"equation": scax.Term(equation)}, scax.L2(0.0))
+data = {"equation": inside}
+times = np.linspace(0, 1, 41)
+x, true = reference(times)
+grid = np.stack(np.meshgrid(times, x, indexing="ij"), -1).reshape(-1, 2)
+
+
+def compare(params):
+    """What was found on the grid of times and x, and the solution there."""
+    return jax.vmap(solution(params))(grid), true.reshape(-1)
+
+
 def solve(steps):
     """(t, x, the solution and what was found on their grid)."""
-    problem = scax.Problem({"equation": scax.Term(equation)}, scax.L2(0.0))
     params = jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(0)))
-    result = scax.train(scax.SCA(problem), params, {"equation": inside}, steps=steps, records=10)
+    result = scax.train(scax.SCA(problem), params, data, steps=steps, records=10)
     for i, step in enumerate(result.history["step"]):
         print(f"step {step:5.0f}  equation {result.history['equation'][i]:.1e}")
-    times = np.linspace(0, 1, 41)
-    x, true = reference(times)
-    rows = np.stack(np.meshgrid(times, x, indexing="ij"), -1).reshape(-1, 2)
-    return times, x, true, np.asarray(jax.vmap(solution(result.params))(rows)).reshape(true.shape)
+    return times, x, true, np.asarray(compare(result.params)[0]).reshape(true.shape)
 
 
 def main(steps: int) -> float:

@@ -54,18 +54,26 @@ def exact(t, x, nodes=100):
     return -np.sum(np.sin(np.pi * y) * mass, 1) / np.sum(mass, 1)
 
 
+value = scax.Term(net.apply, weight=10.0)
+problem = scax.Problem({"equation": scax.Term(equation), "start": value, "sides": value}, scax.L2(0.0))
+data = {"equation": inside, "start": start, "sides": sides}
+t, x = np.linspace(0.01, 1, 60), np.linspace(-1, 1, 161)
+rows = np.stack(np.meshgrid(t, x, indexing="ij"), -1).reshape(-1, 2)
+true = exact(*rows.T)
+
+
+def compare(params):
+    """What was found on the grid of t and x, and the solution there."""
+    return net.apply(params, rows)[:, 0], true
+
+
 def solve(steps):
     """(t, x, the solution and what was found on their grid)."""
-    value = scax.Term(net.apply, weight=10.0)
-    problem = scax.Problem({"equation": scax.Term(equation), "start": value, "sides": value}, scax.L2(0.0))
     params = jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(0)))
-    data = {"equation": inside, "start": start, "sides": sides}
     result = scax.train(scax.SCA(problem), params, data, steps=steps, records=10)
     for i, step in enumerate(result.history["step"]):
         print(f"step {step:5.0f}  " + "  ".join(f"{name} {result.history[name][i]:.1e}" for name in data))
-    t, x = np.linspace(0.01, 1, 60), np.linspace(-1, 1, 161)
-    rows = np.stack(np.meshgrid(t, x, indexing="ij"), -1).reshape(-1, 2)
-    return t, x, exact(*rows.T).reshape(60, 161), np.asarray(net.apply(result.params, rows)).reshape(60, 161)
+    return t, x, true.reshape(60, 161), np.asarray(compare(result.params)[0]).reshape(60, 161)
 
 
 def main(steps: int) -> float:
