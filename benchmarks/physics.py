@@ -134,11 +134,18 @@ def picture(name: str, steps: int) -> None:
     """Solution, network and error of a worked problem in two dimensions."""
     import runpy
 
+    import jax
     import matplotlib.pyplot as plt
     from matplotlib.colors import LogNorm
 
+    import scax
+
     folder = Path(__file__).parent.parent
-    first, second, true, found = runpy.run_path(str(folder / f"examples/{name}.py"))["solve"](steps)
+    example = runpy.run_path(str(folder / f"examples/{name}.py"))
+    params = jax.tree.map(lambda leaf: leaf.astype(float), example["net"].init(jax.random.key(0)))
+    params = scax.train(scax.SCA(example["problem"]), params, example["data"], steps=steps, records=1).params
+    first, second = (example["x"], example["y"]) if name == "poisson" else (example["t"], example["x"])
+    found, true = (np.asarray(values).reshape(len(first), len(second)) for values in example["compare"](params))
     error, wrong = np.linalg.norm(found - true) / np.linalg.norm(true), np.abs(found - true)
     labels = ("x", "y") if name == "poisson" else ("t", "x")
     plt.rcParams |= {"svg.hashsalt": name, "font.size": 9}

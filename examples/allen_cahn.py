@@ -54,28 +54,23 @@ def reference(times, count=512):
 
 problem = scax.Problem({"equation": scax.Term(equation)}, scax.L2(0.0))
 data = {"equation": inside}
-times = np.linspace(0, 1, 41)
-x, true = reference(times)
-grid = np.stack(np.meshgrid(times, x, indexing="ij"), -1).reshape(-1, 2)
+t = np.linspace(0, 1, 41)
+x, true = reference(t)
+grid = np.stack(np.meshgrid(t, x, indexing="ij"), -1).reshape(-1, 2)
+true = true.reshape(-1)
 
 
 def compare(params):
-    """What was found on the grid of times and x, and the solution there."""
-    return jax.vmap(solution(params))(grid), true.reshape(-1)
-
-
-def solve(steps):
-    """(t, x, the solution and what was found on their grid)."""
-    params = jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(0)))
-    result = scax.train(scax.SCA(problem), params, data, steps=steps, records=10)
-    for i, step in enumerate(result.history["step"]):
-        print(f"step {step:5.0f}  equation {result.history['equation'][i]:.1e}")
-    return times, x, true, np.asarray(compare(result.params)[0]).reshape(true.shape)
+    """What was found on the grid of t and x, and the solution there."""
+    return jax.vmap(solution(params))(grid), true
 
 
 def main(steps: int) -> float:
-    _, _, true, found = solve(steps)
-    error = float(np.linalg.norm(found - true) / np.linalg.norm(true))
+    params = jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(0)))
+    result = scax.train(scax.SCA(problem), params, data, steps=steps, records=10)
+    for step, left in zip(result.history["step"], result.history["equation"], strict=True):
+        print(f"step {step:5.0f}  equation {left:.1e}")
+    error = float(np.linalg.norm(compare(result.params)[0] - true) / np.linalg.norm(true))
     print(f"relative L2 error {error:.1e} after {steps} steps")
     return error
 

@@ -34,24 +34,25 @@ def edge(key):
     return jnp.where((side < 2)[:, None], jnp.stack([along, low], 1), jnp.stack([low, along], 1))
 
 
-def solve(steps):
-    """(x, y, the solution and what was found on their grid)."""
-    terms = {"equation": scax.Term(equation), "edge": scax.Term(net.apply, weight=10.0)}
-    problem = scax.Problem(terms, scax.L2(0.0))
-    params = jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(0)))
-    result = scax.train(scax.SCA(problem), params, {"equation": inside, "edge": edge}, steps=steps, records=10)
-    for i, step in enumerate(result.history["step"]):
-        print(f"step {step:5.0f}  equation {result.history['equation'][i]:.1e}  edge {result.history['edge'][i]:.1e}")
-    x = np.linspace(0, 1, 101)
-    grid = np.stack(np.meshgrid(x, x, indexing="ij"), -1)
-    found = net.apply(result.params, grid.reshape(-1, 2)).reshape(101, 101)
-    return x, x, np.asarray(exact(grid)), np.asarray(found)
+terms = {"equation": scax.Term(equation), "edge": scax.Term(net.apply, weight=10.0)}
+problem, data = scax.Problem(terms, scax.L2(0.0)), {"equation": inside, "edge": edge}
+x = y = np.linspace(0, 1, 101)
+grid = np.stack(np.meshgrid(x, y, indexing="ij"), -1).reshape(-1, 2)
+true = exact(grid)
+
+
+def compare(params):
+    """What was found on the grid of x and y, and the solution there."""
+    return net.apply(params, grid)[:, 0], true
 
 
 def main(steps: int) -> float:
+    params = jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(0)))
     began = time.perf_counter()
-    _, _, true, found = solve(steps)
-    error = float(np.linalg.norm(found - true) / np.linalg.norm(true))
+    result = scax.train(scax.SCA(problem), params, data, steps=steps, records=10)
+    for i, step in enumerate(result.history["step"]):
+        print(f"step {step:5.0f}  equation {result.history['equation'][i]:.1e}  edge {result.history['edge'][i]:.1e}")
+    error = float(jnp.linalg.norm(compare(result.params)[0] - true) / jnp.linalg.norm(true))
     print(f"relative L2 error {error:.1e} after {steps} steps and {time.perf_counter() - began:.0f} s")
     return error
 
