@@ -1,9 +1,10 @@
-"""What a constructor argument must be, said when fit is called, as scikit-learn wants it."""
+"""The constructor arguments, and what each must be: said when fit is called, as scikit-learn wants it."""
 
 import numbers
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from .. import checks
 from ..models.mlp import ACTIVATIONS
@@ -12,6 +13,55 @@ from ..tables.encode import KINDS
 PENALTIES = ("l2", "l1", "elasticnet", "log", "group")
 #: scikit-learn's names for two activations, beside our own.
 ALIASES = {"identity": "linear", "logistic": "sigmoid"}
+
+
+class Parameters(BaseEstimator):
+    """The arguments that both estimators have."""
+
+    def __init__(
+        self,
+        hidden_layer_sizes="auto",
+        activation="auto",
+        *,
+        penalty="l2",
+        alpha="auto",
+        l1_ratio=0.5,
+        damping="auto",
+        batch_size="auto",
+        max_iter="auto",
+        tol="auto",
+        n_iter_no_change="auto",
+        early_stopping="auto",
+        validation_fraction="auto",
+        n_members="auto",
+        standardize=True,
+        numbers="auto",
+        categorical_features="from_dtype",
+        warm_start=False,
+        random_state=None,
+        verbose=False,
+        sca_params=None,
+    ):
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.damping = damping
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_members = n_members
+        self.standardize = standardize
+        self.numbers = numbers
+        self.categorical_features = categorical_features
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+        self.sca_params = sca_params
 
 
 def check(estimator: Any) -> None:

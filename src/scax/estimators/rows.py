@@ -15,6 +15,12 @@ class Rows(NamedTuple):
     def take(self, places: Any) -> "Rows":
         return Rows(*(part[places] for part in self))
 
+    def some(self, most: int) -> "Rows":
+        """At most so many of them, drawn at random."""
+        if len(self.x) <= most:
+            return self
+        return self.take(np.sort(np.random.default_rng(0).permutation(len(self.x))[:most]))
+
 
 def merge(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The distinct rows (x, y) and their total weights, in an order that depends on their contents alone.
@@ -34,5 +40,5 @@ def merge(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray,
     table, weight = table[order], weight[order]
     new = np.ones(len(table), bool)
     new[1:] = np.any(table[1:] != table[:-1], axis=1)
-    kept = order[new]
-    return x[kept], y[kept], np.add.reduceat(weight, np.flatnonzero(new)) if len(weight) else weight
+    first = order[new]
+    return x[first], y[first], np.add.reduceat(weight, np.flatnonzero(new)) if len(weight) else weight

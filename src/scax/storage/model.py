@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..tables.preprocess import Preprocess, Tally
+from ..tables.preprocess import Preprocess
+from ..tables.tally import Tally
 from . import network
 from .container import read, write
 from .error_bars import ErrorBars
@@ -117,7 +118,7 @@ class Model:
     def predict(self, x: Any, tally: Tally | None = None) -> np.ndarray:
         """One prediction per row: a class as it stood in the table, or a number in the target's units.
 
-        `tally`, if given, counts what was out of the ordinary in the table (see scax.tables.preprocess.Tally).
+        `tally`, if given, counts what was out of the ordinary in the table (see scax.tables.Tally).
         """
         return self._prediction(self.outputs(x, tally))
 

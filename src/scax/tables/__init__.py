@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .errors import TableError as TableError
     from .preprocess import Preprocess as Preprocess
-    from .preprocess import Tally as Tally
     from .schema import Column as Column
     from .schema import Schema as Schema
     from .schema import Target as Target
@@ -21,16 +20,18 @@ if TYPE_CHECKING:
     from .stream import Stream as Stream
     from .table import Table as Table
     from .table import open_table as open_table
+    from .tally import Tally as Tally
 
 _NAMES = {
     "errors": ("TableError",),
-    "preprocess": ("Preprocess", "Tally"),
+    "preprocess": ("Preprocess",),
     "schema": ("Column", "Schema", "Target"),
     "shard_writer": ("convert",),
     "shuffle": ("Shuffle",),
     "split": ("Split",),
     "stream": ("Shards", "Stream"),
     "table": ("Table", "open_table"),
+    "tally": ("Tally",),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

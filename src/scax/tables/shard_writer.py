@@ -15,10 +15,11 @@ import numpy as np
 from numpy.lib import format as npy
 
 from .errors import TableError
-from .preprocess import Preprocess, Tally
+from .preprocess import Preprocess
 from .split import Split
 from .stream import ABOUT, VERSION, Shards
 from .table import Table, open_table
+from .tally import Tally
 
 MOST_SHARDS = 200  # each is two open files while writing
 _HEAD = 128  # bytes before the entries of an .npy file
