@@ -12,12 +12,14 @@ method's first fit of a shape, which compiles, is left out by fitting once befor
 
 import argparse
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import numpy as np
@@ -266,6 +268,14 @@ def exact(rows: int, hidden: tuple[int, int], trained: bool = True, features: in
     return found
 
 
+SIZES = {
+    "small": (400, (20, 20), True),
+    "medium": (3000, (50, 50), True),
+    "large": (10_000, (94, 94), True),
+    "large, not trained": (10_000, (94, 94), False),
+}
+
+
 def markdown(results: dict) -> str:
     """The tables of docs/guides/uncertainty.md."""
     lines = ["| table | rows | covered | width | split conformal covered | its width |", "|---|---|---|---|---|---|"]
@@ -365,38 +375,36 @@ def _write(figure, name: str) -> None:
         figure.savefig(Path(os.environ["PNG"]) / f"{name}.png", dpi=80)
 
 
+def measure(part: str, name: str, seeds: range) -> dict:
+    if part == "exact":
+        rows, hidden, trained = SIZES[name]
+        return exact(rows, hidden, trained)
+    return {"coverage": coverage, "probabilities": probabilities, "evidence": evidence}[part](name, seeds)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=["coverage", "probabilities", "evidence", "exact", "draw"])
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--only", default="", help="tables whose names begin so")
+    parser.add_argument("--jobs", type=int, default=1, help="processes side by side (not for exact)")
     args = parser.parse_args()
-    for part in args.parts:
-        if part == "draw":
-            draw(json.loads(OUT.read_text()))
-            relevance()
-            print(markdown(json.loads(OUT.read_text())))
-            continue
-        if part == "exact":
-            jobs = {
-                "small": lambda: exact(400, (20, 20)),
-                "medium": lambda: exact(3000, (50, 50)),
-                "large": lambda: exact(10_000, (94, 94)),
-                "large, not trained": lambda: exact(10_000, (94, 94), trained=False),
-            }
-        else:
-            kind = {"coverage": coverage, "probabilities": probabilities, "evidence": evidence}[part]
-            tables = {"coverage": REGRESSION, "probabilities": CLASSES, "evidence": EVIDENCE}[part]
-            jobs = {n: lambda n=n, kind=kind: kind(n, range(args.seeds)) for n in tables}
-        for name, job in jobs.items():
-            if not name.startswith(args.only):
-                continue
-            found = job()
+    tables = {"coverage": REGRESSION, "probabilities": CLASSES, "evidence": EVIDENCE, "exact": SIZES}
+    todo = [(part, n) for part in args.parts if part != "draw" for n in tables[part] if n.startswith(args.only)]
+    with ProcessPoolExecutor(args.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        futures = {pool.submit(measure, *job, range(args.seeds)): job for job in todo}
+        for future in as_completed(futures):
+            (part, name), found = futures[future], future.result()
             results = json.loads(OUT.read_text()) if OUT.exists() else {}
-            results.setdefault(part, {})[name] = found
+            entries = results.get(part, {}) | {name: found}
+            results[part] = {n: entries[n] for n in tables[part] if n in entries}
             OUT.write_text(json.dumps(results, indent=1) + "\n")
             shown = {k: round(v, 4) for k, v in found.items() if isinstance(v, float)}
             print(part, name, shown, flush=True)
+    if "draw" in args.parts:
+        draw(json.loads(OUT.read_text()))
+        relevance()
+        print(markdown(json.loads(OUT.read_text())))
 
 
 if __name__ == "__main__":
