@@ -116,6 +116,9 @@ def test_evaluate(run, scax, refused):
     told = scax("evaluate", "run", "t.csv").out
     assert "R²" in told
     assert max(map(len, told.splitlines())) <= 80
+    far = polars.col("price") * 1e300
+    table.with_columns(far).write_csv("far.csv")
+    assert "too far away for float32" in refused("evaluate", "run", "far.csv")
     table.drop(found["target"]).write_csv("blind.csv")
     assert "the target" in refused("evaluate", "run", "blind.csv")
 
@@ -162,9 +165,11 @@ def test_columns_that_matter(run, scax, refused):
 def test_a_run_goes_on_beyond_its_end(run, scax, refused):
     scax("train", "t.csv", "--target", "price", *SMALL, "--steps", "50", "--out", "long")
     assert "is at step 30" in refused("resume", "run", "--steps", "30")
+    Path("run/folds.json").write_text("{}")  # of networks of 30 steps
     outcome = scax("resume", "run", "--steps", "50")
     assert outcome.code == 0, outcome.err
     assert "at step 30 of 50" in outcome.out
+    assert not Path("run/folds.json").exists()
     states = [read(f"{name}/checkpoint.safetensors").arrays for name in ("run", "long")]
     for key in ("state.state.w", "state.state.carried", "state.state.rules.clock.time"):
         assert np.array_equal(states[0][key], states[1][key])

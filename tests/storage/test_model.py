@@ -11,7 +11,7 @@ import pytest
 import scax
 from benchmarks import fuzz_files
 from scax.models import mlp
-from scax.storage import FileError, container, model
+from scax.storage import FileError, container, error_bars, model, network
 from scax.storage.network import ACTIVATIONS, SLOPES, jacobian
 from scax.tables import Preprocess, TableError, Tally
 
@@ -207,6 +207,31 @@ def test_refused(tmp_path):
     scax.save(tmp_path / "m", net, params)
     with pytest.raises(ValueError, match=r"shape \(n, 3\)"):
         scax.load(tmp_path / "m").predict(np.zeros((2, 4)))
+
+
+def test_memory_of_a_wide_network_is_bounded(monkeypatch):
+    """A small file may hold a layer of millions of neurons: fewer rows go through it at a time."""
+    rng, sizes = np.random.default_rng(0), []
+    layers = [(rng.normal(size=(2, 300)), np.zeros(300)), (rng.normal(size=(300, 1)), np.zeros(1))]
+    x = rng.normal(size=(50, 2))
+    wanted = network.forward(layers, "tanh", "linear", x)
+    monkeypatch.setattr(network, "NUMBERS", 3000)
+    monkeypatch.setitem(network.ACTIVATIONS, "tanh", lambda a: sizes.append(a.size) or np.tanh(a))
+    np.testing.assert_allclose(network.forward(layers, "tanh", "linear", x), wanted, rtol=1e-12)
+    assert sizes == 5 * [3000]
+
+
+def test_memory_of_error_bars_is_bounded(monkeypatch):
+    rng, k = np.random.default_rng(0), 3
+    layers = [(rng.normal(size=(2, 4)), np.zeros(4)), (rng.normal(size=(4, k)), np.zeros(k))]
+    bars = fuzz_files.error_bars(layers, "softmax", 1, rng)
+    whole = model.Model(tuple(layers), "tanh", "linear", "softmax", error_bars=bars)
+    x = rng.normal(size=(50, 2))
+    wanted = whole.predict_proba(x, calibrated=True)
+    monkeypatch.setattr(error_bars, "CHUNK", 10 * (2 * k**2 + 6))
+    assert [len(part) for part in bars.pieces(x)] == 5 * [10]
+    np.testing.assert_allclose(whole.predict_proba(x, calibrated=True), wanted, rtol=1e-12)
+    assert whole.predict_proba(x[:0], calibrated=True).shape == (0, k)
 
 
 def test_predicts_where_only_numpy_is_installed(tmp_path):

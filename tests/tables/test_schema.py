@@ -134,3 +134,22 @@ def test_dressed_numbers_may_be_categories_and_words_are_not_numbers():
     table = {"c": [f"{i % 3}0%" for i in range(30)], "d": [f"size {i % 3}" for i in range(30)], "y": list(range(30))}
     found = Preprocess.fit(table, "y", categories=("c",)).schema
     assert [c.kind for c in found.columns] == ["category", "category"]
+
+
+def test_a_strangers_schema_is_one_that_can_be_followed():
+    """A name of a form that no code reads, classes of two kinds, nothing to encode: refused where it is read."""
+    whole = Preprocess.fit({"day": ["01.03.2024", "15.04.2024", "30.05.2025"] * 20, "y": ["u", "v", "w"] * 20}, "y")
+    columns, target = (whole.schema.to_json()[name] for name in ("columns", "target"))
+    assert Schema.from_json(whole.schema.to_json()) == whole.schema
+    dates = [c | {"part": ""} for c in columns], [c | {"form": "1.234,5"} for c in columns]
+    nothing = [c | {"kind": "dropped", "levels": [], "edges": []} for c in columns]
+    for odd in (*dates, [c | {"form": "%Q"} for c in columns], [c | {"source": ""} for c in columns]):
+        with pytest.raises(TableError, match="in no known way"):
+            Schema.from_json(whole.schema.to_json() | {"columns": odd})
+    with pytest.raises(TableError, match="none of its columns is encoded"):
+        Schema.from_json(whole.schema.to_json() | {"columns": nothing})
+    for classes in (["u"], [], [0, "u"], [False, 1], ["u", "u"], [2, 1], [1, 1], [True, False]):
+        with pytest.raises(TableError, match="its classes"):
+            Schema.from_json(whole.schema.to_json() | {"target": target | {"classes": classes}})
+    with pytest.raises(TableError, match="the target is read in no known way"):
+        Schema.from_json(whole.schema.to_json() | {"target": target | {"form": "%d.%m.%Y"}})

@@ -33,6 +33,7 @@ def evaluate(
     """Score a trained model on a table that has the target; give it rows that it was not trained on."""
     from ..runs import scoring
     from ..storage import load
+    from ..storage.run_folder import finite
     from ..tables import Tally, open_table
 
     table = named(table).path
@@ -54,7 +55,7 @@ def evaluate(
     for sentence in tally.sentences():
         say(f"scax: warning: {sentence}", to_stderr=True)
     if json:
-        print(encode.dumps({"rows": len(truth), "target": pre.schema.target.name, **scores}))
+        print(encode.dumps(finite({"rows": len(truth), "target": pre.schema.target.name, **scores})))
         return
     say(f"{rows.name}: {count(len(truth), 'row')}, target {pre.schema.target.name}.")
     _show(scores)

@@ -20,7 +20,7 @@ from ..runs.reading import survey
 from ..runs.results import finish
 from ..runs.tensorboard import EventFiles
 from ..storage import remove_parts
-from ..storage.run_files import MODEL, read_environment
+from ..storage.run_files import FOLDS, MODEL, read_environment
 from ..storage.run_folder import locked, other_versions, write_json
 from ..training.scores import SCORES
 from ..training.strength import STRENGTHS
@@ -160,7 +160,7 @@ def _cross_validate(folder: Path, config: TrainConfig, auto: Collection[str], ma
         say(f"scax: stopped; the model in {folder} is whole, its cross-validation is not.", to_stderr=True)
         raise SystemExit(INTERRUPTED)
     summary = folds.summary(found)
-    write_json(folder / folds.FILE, summary)
+    write_json(folder / FOLDS, summary)
     if machine:
         print(json.dumps({"folds": config.folds, "mean": summary["mean"], "deviation": summary["deviation"]}))
         return

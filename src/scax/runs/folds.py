@@ -12,8 +12,6 @@ from .config import TrainConfig
 from .reading import survey
 from .results import test_scores
 
-FILE = "folds.json"
-
 
 def scores(
     config: TrainConfig,

@@ -21,7 +21,8 @@ def scores(preprocess: Preprocess, z: np.ndarray, y: np.ndarray) -> dict[str, An
     """R², MAE, RMSE, …, or accuracy, log loss, AUC, …, of raw outputs z [n, k] against encoded targets y [n]."""
     classes = preprocess.schema.target.classes
     if not classes:
-        return number_scores(preprocess.restore(z), preprocess.restore(y))
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows shows in the scores
+            return number_scores(preprocess.restore(z), preprocess.restore(y))
     return class_scores(probabilities(z), y.astype(int), [str(c) for c in classes])
 
 

@@ -25,6 +25,7 @@ from ..storage import load_checkpoint, read_info, save_checkpoint, write_text
 from ..storage.run_files import (
     CHECKPOINT,
     ENVIRONMENT,
+    FOLDS,
     METRICS,
     PATH,
     PREPROCESS,
@@ -181,9 +182,11 @@ class Session:
         write_text(self.folder / METRICS, "".join(json.dumps(r) + "\n" for r in records), follow=False)
 
     def lengthen(self) -> None:
-        """Make the folder one of a run of more steps; its model stays until there is another."""
+        """Make the folder one of a run of more steps; its model stays until there is another. Scores of folds go: they
+        are those of networks of fewer steps."""
         if hosts.first():
-            (self.folder / RESULTS).unlink(missing_ok=True)
+            for file in (RESULTS, FOLDS):
+                (self.folder / file).unlink(missing_ok=True)
             write_text(self.folder / configs.FILE, configs.to_toml(dataclasses.asdict(self.config)), follow=False)
 
     def go(

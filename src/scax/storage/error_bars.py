@@ -59,7 +59,7 @@ class NetworkJacobian:
         width = sizes[-1] if last else sum(sizes)
         places = self.support - sum(sizes[:-1]) if last else self.support
         rows = int(np.clip(CHUNK // (outputs * width), 1, 4096))
-        for start in range(0, len(x), rows):
+        for start in range(0, max(len(x), 1), rows):
             part = np.asarray(x[start : start + rows], np.float64)
             z, j = network.jacobian(self.layers, self.activation, self.output, part, last)
             yield slice(start, start + len(part)), z + self.offset, j if len(places) == width else j[:, :, places]
@@ -81,6 +81,11 @@ class ErrorBars:
     studentized: np.ndarray  # residuals of rows that were left out, over their std, [m, k]
     spreads: tuple[Spread | None, ...] = ()  # how the noise varies, one per output
     calibration: tuple[float, float] = (1.0, 1.0)  # the factor of the logits, the share of their covariance
+
+    def pieces(self, x: np.ndarray) -> Iterator[np.ndarray]:
+        """The rows, so few at a time that the covariances and the features of them stay small."""
+        rows = max(1, CHUNK // (2 * len(self.temperature) ** 2 + _feature_count(self.members[0][0].layers)))
+        return (x[start : start + rows] for start in range(0, max(len(x), 1), rows))
 
     @_as_the_network
     def moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,7 @@ Reading and predicting need NumPy alone, so a model moves to machines without JA
 """
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -111,6 +112,9 @@ class Model:
                 )
             return iter([encoded])
 
+    def _encoded_pieces(self, bars: ErrorBars, x: Any, tally: Tally | None) -> Iterator[np.ndarray]:
+        return itertools.chain.from_iterable(map(bars.pieces, self._encoded(x, tally)))
+
     def encoded_outputs(self, x: np.ndarray) -> np.ndarray:
         """Raw outputs [n, k] of rows that are encoded already, [n, d]."""
         return network.forward(self.layers, self.activation, self.output, x)
@@ -136,13 +140,13 @@ class Model:
         bars = self._need_error_bars()
         if self.classes:
             raise ValueError("This model predicts classes, which have no interval: use predict_proba(calibrated=True).")
-        parts = [bars.interval(part, coverage) for part in self._encoded(x, tally)]
+        parts = [bars.interval(part, coverage) for part in self._encoded_pieces(bars, x, tally)]
         return self._restored(np.concatenate(parts))
 
     def predict_std(self, x: Any, tally: Tally | None = None) -> np.ndarray:
         """The standard deviation of y around `predict`: noise, and what the network may be off."""
         bars = self._need_error_bars()
-        std = np.concatenate([bars.predict(part)[1] for part in self._encoded(x, tally)])
+        std = np.concatenate([bars.predict(part)[1] for part in self._encoded_pieces(bars, x, tally)])
         return std[:, 0] * self._unit if std.shape[1] == 1 else std * self._unit
 
     def _need_error_bars(self) -> ErrorBars:
@@ -170,7 +174,7 @@ class Model:
             raise ValueError("This model predicts numbers, not classes: use predict.")
         if calibrated:
             bars = self._need_error_bars()
-            return np.concatenate([bars.probabilities(part) for part in self._encoded(x, tally)])
+            return np.concatenate([bars.probabilities(part) for part in self._encoded_pieces(bars, x, tally)])
         p = network.LINKS[self.link](self.outputs(x, tally))
         return np.concatenate([1 - p, p], axis=1) if p.shape[1] == 1 else p
 
@@ -302,7 +306,7 @@ def _same_function(model: Model, bars: ErrorBars) -> bool:
 
 def _check(model: Model, widths: tuple[int, ...], what: str) -> None:
     """Refuse a model whose parts do not fit together."""
-    if len(widths) < 2 or len(model.layers) != len(widths) - 1:
+    if len(widths) < 2 or widths[-1] < 1 or len(model.layers) != len(widths) - 1:
         raise FileError(f"{what} has {len(model.layers)} layers of weights for widths {widths}.")
     for i, (weight, bias) in enumerate(model.layers):
         if weight.shape != tuple(widths[i : i + 2]) or bias.shape != (widths[i + 1],):

@@ -70,11 +70,14 @@ LINKS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def forward(
-    layers: Sequence[tuple[np.ndarray, np.ndarray]], activation: str, output: str, x: np.ndarray, rows: int = 65536
-) -> np.ndarray:
+#: Numbers of a layer that `forward` forms at once (128 MB in float32), and rows.
+NUMBERS, ROWS = 1 << 25, 1 << 16
+
+
+def forward(layers: Sequence[tuple[np.ndarray, np.ndarray]], activation: str, output: str, x: np.ndarray) -> np.ndarray:
     """Outputs [n, k] of rows [n, d], a slice of rows at a time so that memory stays bounded."""
-    parts = []
+    widest = max(1, *(bias.size for _, bias in layers))
+    parts, rows = [], max(1, min(ROWS, NUMBERS // widest))
     for start in range(0, max(len(x), 1), rows):
         a = x[start : start + rows].astype(layers[0][0].dtype, copy=False)
         with np.errstate(over="ignore", under="ignore"):
@@ -109,7 +112,7 @@ def jacobian(
     parts: list[np.ndarray] = []
     for i in reversed(range(len(layers))):
         by_weight = inputs[i][:, None, :, None] * g[:, :, None, :]
-        parts[:0] = [g, by_weight.reshape(n, k, -1)]
+        parts[:0] = [g, by_weight.reshape(n, k, by_weight.shape[2] * by_weight.shape[3])]
         if last or i == 0:
             break
         g = (g @ layers[i][0].T) * slopes[i - 1][:, None, :]

@@ -15,6 +15,7 @@ from ..tables import Preprocess, Schema, TableError
 from .run_folder import FORMAT, RunFolderError
 
 ENVIRONMENT, METRICS, RESULTS, PATH = "environment.json", "metrics.jsonl", "results.json", "path.json"
+FOLDS = "folds.json"
 SCHEMA, PREPROCESS = "schema.json", "preprocess.json"
 MODEL, CHECKPOINT = "model.safetensors", "checkpoint.safetensors"
 MOST_RECORDS = 20_000  # a run writes about a hundred

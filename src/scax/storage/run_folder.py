@@ -150,17 +150,18 @@ def _open_lock(path: Path, make: bool = True) -> int:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file into a run folder; null where a number is not finite, and a link is replaced."""
-    text = json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(finite(value), indent=1, ensure_ascii=False, allow_nan=False)
     # the name of a file need not be UTF-8
     write_text(path, text.encode(errors="replace").decode() + "\n", follow=False)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """For JSON, which has no other numbers: None where one is not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    return [_finite(each) for each in value] if isinstance(value, (list, tuple)) else value
+        return {key: finite(each) for key, each in value.items()}
+    return [finite(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def other_versions(packages: Mapping[str, str | None]) -> str | None:

@@ -81,8 +81,8 @@ class Features:
             numbers -= self.mean[used]
             numbers /= self.scale[used]
             np.clip(numbers, -1e30, 1e30, out=numbers)
-        if limit.any():
-            numbers /= np.sqrt(1 + (numbers / np.where(limit > 0, limit, np.inf)) ** 2)
+            if limit.any():
+                numbers /= np.sqrt(1 + (numbers / np.where(limit > 0, limit, np.inf)) ** 2)
         x[:, at] = numbers
         last = np.array([columns[used[j]].width - 1 for j in np.flatnonzero(marked)], int)
         x[:, at[marked] + last] = missing[:, marked]

@@ -34,8 +34,7 @@ _DAYS = (
 )
 TIMES = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p")
 _DATES = (ISO, *_DAYS, *(f"{day} {time}" for day, time in itertools.product(_DAYS, TIMES)))
-#: All that a schema may say.
-FORMS = frozenset((POINT, COMMA, *_DATES, *TIMES))
+_TIMES_AND_DATES = frozenset((*_DATES, *TIMES))
 _LIKE_DATE = re.compile(
     r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b.*|\d{1,2}[- ][A-Za-z]{3,9}[- ]\d{2,4}.*|[A-Za-z]{3,9} \d{1,2},? \d{4}.*"
     r"|\d{1,2}:\d{2}(:\d{2}.*)?( [AaPp][Mm])?"
@@ -45,6 +44,11 @@ _EPOCH, _DAY = datetime(1970, 1, 1), 86_400.0
 _SAMPLE = 50
 #: Different texts of a block: all of them.
 _ALL = 2**62
+
+
+def is_form(form: str, part: str = "") -> bool:
+    """Whether a schema may say this: a way to write numbers, or one to write dates and what becomes of them."""
+    return form in _TIMES_AND_DATES and part in PARTS if part else form in _FORMS
 
 
 @dataclasses.dataclass(frozen=True)

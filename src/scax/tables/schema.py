@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from .._untrusted import Between, Unreadable, check
 from .errors import TableError
-from .readings import FORMS, PARTS, Reading
+from .readings import Reading, is_form
 
 VERSION = 1
 TASKS = ("regression", "classification")
@@ -126,7 +126,10 @@ class Schema:
         try:
             check(value, SchemaJson)
             columns = tuple(_column(c) for c in value["columns"])
-            return Schema(columns, _target(value["target"]), value["rows"], tuple(value["warnings"]))
+            schema = Schema(columns, _target(value["target"]), value["rows"], tuple(value["warnings"]))
+            if not schema.width:
+                raise Unreadable("is damaged: none of its columns is encoded")
+            return schema
         except Unreadable as error:
             raise TableError(f"The schema {error}: write it again with the scax that made it.") from None
 
@@ -168,10 +171,8 @@ def _column(value: ColumnJson) -> Column:
         tuple(float(edge) for edge in value.get("edges", [])),
         value.get("source", ""), value.get("form", ""), value.get("part", ""),
     )  # fmt: skip
-    if (column.form not in FORMS) if column.form else (column.source or column.part):
+    if (column.source or column.form or column.part) and not (column.source and is_form(column.form, column.part)):
         raise Unreadable(f"is damaged: column {column.name!r} is read in no known way")
-    if column.form and (not column.source or column.part not in ("", *PARTS)):
-        raise Unreadable(f"is damaged: column {column.name!r} is read from nowhere")
     if column.levels and column.kind != "category":
         raise Unreadable(f"is damaged: a {column.kind} has levels")
     if column.edges and (column.kind != "number" or any(a >= b for a, b in itertools.pairwise(column.edges))):
@@ -185,8 +186,12 @@ def _target(value: TargetJson) -> Target:
         if type(each) is int and abs(each) <= 10**150:  # as large as a number of a table may be
             continue
         check(each, str | bool, "a class")
-    if (value["task"] == "classification") != (len(classes) > 0) or len(set(classes)) < len(classes):
+    fits = len(classes) > 1 if value["task"] == "classification" else not classes
+    if not fits or len(set(map(type, classes))) > 1:
         raise Unreadable(f"is damaged: its classes are not those of {value['task']}")
-    if (form := value.get("form", "")) and form not in FORMS:
+    rise = all(a < b for a, b in itertools.pairwise(classes))
+    if not (rise or (isinstance(classes[0], str) and len(set(classes)) == len(classes))):
+        raise Unreadable("is damaged: its classes do not rise")
+    if (form := value.get("form", "")) and not is_form(form):
         raise Unreadable("is damaged: the target is read in no known way")
     return Target(value["name"], value["task"], classes, value["note"], form)
