@@ -115,6 +115,7 @@ def over_seeds(method, params, keys, data, ends, batch_size):
 # -- targets, and what each part of the default is for -------------------------------------------------
 
 ENDS = (10, 20, 50, 100, 200, 500, 1000, 2000, 4000)
+SHOWN = (50, 500, 4000)
 
 WITHOUT = "no memory of curvature"
 COUNTED = "a clock that counts steps"
@@ -144,7 +145,9 @@ def target(folder: str, seeds: int, name: str, variant: str) -> dict:
     some = seeds if variant in ("default", COUNTED, WITHOUT) else min(seeds, 5)
     u = over_seeds(scax.SCA(problem, **VARIANTS[variant]), *starts(net, some), load(folder, name), ENDS, 20)
     excess = 100 * (np.asarray(u, float) / CASES[name].best - 1)
+    shown = excess[:, [ENDS.index(n) for n in SHOWN], 1]
     return {
+        "each": [[float(f"{v:.4g}") for v in seed] for seed in shown],
         "mean": excess[:, :, 1].mean(0).tolist(),
         "sd": excess[:, :, 1].std(0, ddof=1).tolist(),
         "last iterate": excess[:, :, 0].mean(0).tolist(),
@@ -317,8 +320,9 @@ STRUCTURES, FRESH, DRAWS, ROBUST_STEPS = 60, 20, 5, 200
 LONGER, LONGER_DRAWS, LONGER_STEPS = 24, 3, 2000
 
 
-def structure(folder: str, seeds: int, index: str, known: list[dict] | None = None) -> list[dict]:
-    """One random structure, some draws of units and starts. Adam's learning rate is tuned for each of them."""
+def structure(folder: str, seeds: int, index: str, known: list[dict] | None = None, **options) -> list[dict]:
+    """One random structure, some draws of units and starts. Adam's learning rate is tuned for each of them. The options
+    are SCA's."""
     rng = np.random.default_rng((1, int(index)))
     name = str(rng.choice(list(CASES)))
     width = int(4 * 250 ** rng.random())  # 4 … 1000
@@ -331,7 +335,8 @@ def structure(folder: str, seeds: int, index: str, known: list[dict] | None = No
     scales = 10.0 ** rng.uniform(-3, 3, (DRAWS, 2))
     size = max(8, min(size, 512 // k))  # minutes, not hours; larger batches are in the part `batches`
     with jax.enable_x64(dtype == jnp.float64):
-        return _structure(folder, int(index), name, (width,) * depth, activation, kind, k, size, dtype, scales, known)
+        given = folder, int(index), name, (width,) * depth, activation, kind, k, size, dtype, scales, known
+        return _structure(*given, **options)
 
 
 def longer(folder: str, seeds: int, index: str, known: list[dict] | None = None) -> list[dict]:
@@ -348,7 +353,9 @@ def longer(folder: str, seeds: int, index: str, known: list[dict] | None = None)
     return _structure(*given, steps=LONGER_STEPS)
 
 
-def _structure(folder, index, name, hidden, activation, kind, k, size, dtype, scales, known, steps=ROBUST_STEPS):
+def _structure(
+    folder, index, name, hidden, activation, kind, k, size, dtype, scales, known, steps=ROBUST_STEPS, **options
+):
     x, y = (np.asarray(a, float) for a in load(folder, name))
     rng = np.random.default_rng(index)
     if kind == "logistic":
@@ -382,7 +389,7 @@ def _structure(folder, index, name, hidden, activation, kind, k, size, dtype, sc
         run = jax.jit(lambda p, key, d: jax.lax.map(lambda c: descend(method, method.init(c[0]), *c[1:]), (p, key, d)))
         return np.asarray(run(params, keys, data), float)
 
-    mine = every(scax.SCA(problem))
+    mine = every(scax.SCA(problem, **options))
     about = {"data": name, "hidden": hidden, "activation": activation, "loss": kind, "outputs": k, "batch": size}
     about["dtype"] = jnp.dtype(dtype).name
     if known is not None:
@@ -456,7 +463,7 @@ def tables(results: dict) -> dict[str, str]:
     out = {}
     if "targets" in results:
         steps, seen = ENDS, results["targets"]
-        at = [steps.index(n) for n in (50, 500, 4000)]
+        at = [steps.index(n) for n in SHOWN]
         three = lambda values: " / ".join(number(v) for v in values)
         body = []
         for name, case in CASES.items():
@@ -470,6 +477,8 @@ def tables(results: dict) -> dict[str, str]:
         body = [[v, *(three([seen[n][v]["mean"][i] for i in at]) for n in CASES)] for v in variants]
         last = [three([seen[n]["default"]["last iterate"][i] for i in at]) for n in CASES]
         body.insert(1, ["its last iterate instead of the average", *last])
+        if all("each" in seen[n][v] for n in CASES for v in ("default", COUNTED)):
+            body.insert(2, ["default less a clock that counts steps", *(paired(seen[n]) for n in CASES)])
         out["parts"] = rows(["", *CASES], body)
     if "baselines" in results:
         found = {n: results["baselines"][n] for n in CASES if n in results["baselines"]}
@@ -562,6 +571,13 @@ def tables(results: dict) -> dict[str, str]:
     return out
 
 
+def paired(seen: dict) -> str:
+    """Mean over the seeds of what the default has more than a clock that counts steps, ± its standard error."""
+    more = np.array(seen["default"]["each"]) - np.array(seen[COUNTED]["each"])
+    error = more.std(0, ddof=1) / math.sqrt(len(more))
+    return " / ".join(f"{m:+.2g} ± {e:.1g}" for m, e in zip(more.mean(0), error, strict=True))
+
+
 def reached(excess: list[float], aim: float) -> float:
     """Iterations after which SCA is at `aim`: between the ENDS along a straight line in logarithms."""
     for (n, u), (m, v) in itertools.pairwise(zip(ENDS, excess, strict=True)):
@@ -617,17 +633,23 @@ def compute(piece: tuple, folder: str, seeds: int):
     return function(folder, seeds, *given, **known)
 
 
-def run(results: dict, todo: list[tuple], folder: str, seeds: int, workers: int, save) -> None:
+def run(results: dict, todo: list[tuple], folder: str, seeds: int, workers: int, save, limit: float | None) -> None:
+    """After `limit` seconds what is not done is left."""
     with concurrent.futures.ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         waiting = {pool.submit(compute, piece, folder, seeds): piece for piece in todo}
-        for done in concurrent.futures.as_completed(waiting):
-            part, _, keys, _ = waiting[done]
-            held = results.setdefault(part, {})
-            for key in keys[:-1]:
-                held = held.setdefault(key, {})
-            held[keys[-1]] = done.result()
-            print(part, *keys, flush=True)
-            save()
+        try:
+            for done in concurrent.futures.as_completed(waiting, limit):
+                part, _, keys, _ = waiting[done]
+                held = results.setdefault(part, {})
+                for key in keys[:-1]:
+                    held = held.setdefault(key, {})
+                held[keys[-1]] = done.result()
+                print(part, *keys, flush=True)
+                save()
+        except TimeoutError:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
 
 
 def main() -> None:
@@ -642,6 +664,8 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="forget what the results file has of these parts")
     parser.add_argument("--ours", action="store_true", help="SCA's own numbers again, those of the others kept")
     parser.add_argument("--most", type=int, help="the first so many pieces of each part")
+    parser.add_argument("--split", type=int, nargs=2, metavar=("I", "N"), help="every Nth piece, from the Ith on")
+    parser.add_argument("--seconds", type=float, help="then what is not done is left for the next call")
     parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
     args = parser.parse_args()
     results = json.loads(args.out.read_text()) if args.out.exists() else {}
@@ -658,7 +682,9 @@ def main() -> None:
     save = lambda: args.out.write_text(json.dumps(results, indent=1) + "\n")
     began = time.perf_counter()
     todo = missing(results, args.parts, args.ours, args.most)
-    run(results, todo, args.data_dir, args.seeds, args.workers, save)
+    if args.split:
+        todo = todo[args.split[0] :: args.split[1]]
+    run(results, todo, args.data_dir, args.seeds, args.workers, save, args.seconds)
     print(f"{time.perf_counter() - began:.0f} s")
 
 

@@ -3,6 +3,10 @@
 scax reproduce all --repeats 100 --iterations 500,2000 --out runs/paper
 python -m benchmarks.reproduction runs/paper/results.json    # adopt these results, part by part, and write
 python -m benchmarks.reproduction                            # write once more from docs/results/reproduction.json
+python -m benchmarks.reproduction --measure PART --data-dir DIR --out FILE [--repeats 100]
+
+The last runs a part without the command line and its packages: `table2`, or SCA's own lines of a problem of SUSY,
+`paper` or `cross-entropy`. SUSY's baselines in docs/results/reproduction.json stay: SCA's defaults do not touch them.
 """
 
 import argparse
@@ -10,7 +14,6 @@ import json
 import re
 from pathlib import Path
 
-from scax.reproduce.figures import figures
 from scax.reproduce.page import page
 from scax.reproduce.page_table2 import readme_table
 
@@ -28,15 +31,58 @@ def with_table(text: str, results: dict) -> str:
     return re.sub(f"{START}.*?{END}", lambda _: f"{START}\n{readme_table(results)}\n{END}", text, flags=re.S)
 
 
+def measure(part: str, folder: Path, repeats: int, out: Path) -> None:
+    """Run a part and write it to a file that can be adopted."""
+    from scax.reproduce import tables
+    from scax.reproduce.configs import SUSY, SUSY_ITERATIONS, TABLE2
+    from scax.reproduce.regression import regression
+    from scax.reproduce.susy import susy
+    from scax.storage.run_folder import environment
+
+    about = {"command": f"python -m benchmarks.reproduction --measure {part}", "environment": environment()}
+    if part == "table2":
+        rows = [tables.load(row, folder) for row in TABLE2]
+        results: dict = {part: {}}
+        for steps in (2000, 500):
+            results[part][str(steps)] = regression(TABLE2, rows, repeats=repeats, steps=steps, seed=0) | about
+            out.write_text(json.dumps(results) + "\n")
+        return
+    (config,) = (c for c in SUSY if c.label == part)
+    few = max(1, repeats * 8 // 100)
+    study = susy(
+        *tables.susy(folder), repeats=few, steps=SUSY_ITERATIONS, seed=0, baselines=(), configs=[config],
+        tick=lambda *progress: print(*progress, flush=True),
+    )  # fmt: skip
+    out.write_text(json.dumps({"susy": study | about}) + "\n")
+
+
+def adopt(results: dict, new: dict) -> dict:
+    """Results with new parts in place of theirs; of SUSY, where only SCA was run, its lines alone."""
+    again = new.get("susy", {}).get("problems", {})
+    if not again or any("adam-tuned" in problem["methods"] for problem in again.values()):
+        return results | new
+    for label, problem in again.items():
+        results["susy"]["problems"][label]["methods"] |= problem["methods"]
+    return results | {name: part for name, part in new.items() if name != "susy"}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.reproduction", description=__doc__.split("\n")[0])
     parser.add_argument("results", nargs="*", type=Path, help="results.json files whose parts are adopted")
+    parser.add_argument("--measure", choices=("table2", "paper", "cross-entropy"))
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--repeats", type=int, default=100)
+    parser.add_argument("--out", type=Path, default=Path("results.json"))
     args = parser.parse_args()
+    if args.measure:
+        return measure(args.measure, args.data_dir, args.repeats, args.out)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for path in args.results:
-        results |= json.loads(path.read_text())
+        results = adopt(results, json.loads(path.read_text()))
     if args.results:
         RESULTS.write_text(json.dumps(results, separators=(",", ":"), ensure_ascii=False) + "\n")
+    from scax.reproduce.figures import figures  # which needs matplotlib
+
     for name, svg in figures(results):
         (ROOT / "docs" / "images" / f"paper-{name}.svg").write_text(svg)
     (ROOT / "docs" / "measurements" / "reproduction.md").write_text(page(results, image))
