@@ -339,7 +339,7 @@ def structure(folder: str, seeds: int, index: str, known: list[dict] | None = No
         return _structure(*given, **options)
 
 
-def longer(folder: str, seeds: int, index: str, known: list[dict] | None = None) -> list[dict]:
+def longer(folder: str, seeds: int, index: str, known: list[dict] | None = None, **options) -> list[dict]:
     """The same for networks and batches as tables have them, over ten times as many iterations."""
     rng = np.random.default_rng((2, int(index)))
     name = str(rng.choice(list(CASES)))
@@ -350,7 +350,7 @@ def longer(folder: str, seeds: int, index: str, known: list[dict] | None = None)
     scales = 10.0 ** rng.uniform(-3, 3, (LONGER_DRAWS, 2))
     k = 3 if kind == "softmax" else 1
     given = folder, int(index), name, hidden, activation, kind, k, size, jnp.float32, scales, known
-    return _structure(*given, steps=LONGER_STEPS)
+    return _structure(*given, steps=LONGER_STEPS, **options)
 
 
 def _structure(
