@@ -57,6 +57,8 @@ def _check_combination(sca: "SCA") -> None:
         raise ValueError(reason)
     if sca.parallel is not None:
         sca.parallel.check(sca)
+    if sca.curvature == "quadratic" and (reason := _needs_loss(sca)):
+        raise ValueError(f"curvature='quadratic': {reason}; leave curvature= out.")
     if isinstance(sca.curvature, int) and (reason := _needs_exact(sca)):
         raise ValueError(f"curvature={sca.curvature}: {reason}; leave curvature= out.")
     if sca.averaging is not None:
@@ -96,30 +98,38 @@ def _cannot_keep_matrix(sca: "SCA") -> str | None:
 
 
 def _check_curvature(value: Any) -> str | int:
-    """ "auto", "exact" or a whole number of directions."""
+    """ "auto", "exact", "quadratic" or a whole number of directions."""
     if isinstance(value, str):
-        checks.choice("curvature", value, ["auto", "exact"])
+        checks.choice("curvature", value, ["auto", "exact", "quadratic"])
         return value
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise ValueError(
-            f"curvature must be 'auto', 'exact' or a whole number >= 1 of directions per row, got {value!r}."
+            "curvature must be 'auto', 'exact', 'quadratic' or a whole number >= 1 of directions per row, "
+            f"got {value!r}."
         )
     return int(value)
+
+
+def _needs_loss(sca: "SCA") -> str | None:
+    """Why no model of the loss can stand for it, None where one can."""
+    if sca.surrogate == "full":
+        return "surrogate='full' linearizes the loss, and no Hessian is left"
+    if sca.blocks is not None and sca.blocks.own_batch:
+        return "blocks with own_batch=True need the columns of each block's own rows with all their outputs"
+    return None
 
 
 def _needs_exact(sca: "SCA") -> str | None:
     """Why directions cannot be sampled, None where they can."""
     loss = sca.problem.loss
-    if sca.surrogate == "full":
-        return "surrogate='full' linearizes the loss, and no Hessian is left to sample"
+    if reason := _needs_loss(sca):
+        return reason
     if type(loss).factor is Loss.factor and type(loss).directions is Loss.directions:
         return f"{type(loss).__name__} has no factor() of its Hessian to draw directions from"
     if len(sca.problem.names) > 1:
         return "terms have outputs of their own, and their Hessians are kept whole"
     if sca.problem.manifold is not None:
         return "the manifold penalty compares all outputs of neighbors, which a few directions do not have"
-    if sca.blocks is not None and sca.blocks.own_batch:
-        return "blocks with own_batch=True need the columns of each block's own rows with all their outputs"
     return None
 
 

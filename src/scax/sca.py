@@ -23,6 +23,7 @@ from .problem import Problem
 from .rules.acceptance import Trial
 from .rules.base import Outcome, Reading, Rule, Seen
 from .rules.curvature_memory import AUTOMATIC, CurvatureMatrix, CurvatureMemory, FullMatrix, LowRank, keeps_matrix
+from .rules.damping import Relative
 from .sharding import Blocks, Parallel, Serial, solve_in_blocks
 from .solvers import Auto, Solver
 from .solvers.plan import plan_step
@@ -58,9 +59,10 @@ class SCA:
     blocks      None, or Blocks(count, by=…, active=…, redraw=…), solved side by side
     parallel    None, or Parallel(mesh, scheme=…): the step spread over devices
     acceptance  True, False (every finite step is taken), or an Acceptance with its own bounds
-    curvature   how much of the loss's Hessian each row brings into the system: "exact"; r, a whole number: r random
-                directions per row with the same mean, the gradient exact, L·r equations in place of L·K; "auto", the
-                default: one direction where that makes the step clearly cheaper, exact where it does not
+    curvature   how much of the loss each row brings into the problem: "exact", all of it; "quadratic", its second-order
+                model at w_n, one linear solve; r, a whole number: r random directions of that model per row, the
+                gradient exact, L·r equations in place of L·K; "auto", the default: one direction where that makes the
+                step clearly cheaper, else exact, with one output and a damping that adapts quadratic
     all_rows    whether every batch holds all rows: what is left out is then Levenberg–Marquardt's (α = 1, β = 0, τ by
                 the gain ratio, the last iterate), and `info.status` says when nothing is left to gain; `train` sets it
 
@@ -170,6 +172,7 @@ class SCA:
             blocks=blocks,
             full=self.surrogate == "full",
             curvature=active_curvature(self),
+            adaptive=isinstance(active_rules(self).damping, Relative),
             rules=f"{active_rules(self).clock.explain()}; damping {type(active_rules(self).damping).__name__}",
         )
 
@@ -285,11 +288,12 @@ def _linearize(sca: SCA, state: State, batch: Batch | TermBatch) -> tuple[Linear
         own_batches=sca.blocks is not None and sca.blocks.own_batch,
         full=sca.surrogate == "full",
         curvature=active_curvature(sca),
+        adaptive=isinstance(active_rules(sca).damping, Relative),
     )
     outputs_at = lambda w: devices.outputs(network, w, rows)
     make = partial(LinearizedBatch.of, problem, w, batch, pairs, outputs_at=outputs_at)
     if plan.directions is None:
-        return make(devices.linearize(network, w, rows, plan)), plan.solver
+        return make(devices.linearize(network, w, rows, plan), second_order=plan.second_order), plan.solver
 
     def directions(z):
         y = problem.targets(batch, z.shape[1], z.dtype)

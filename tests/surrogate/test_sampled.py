@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ LABELS = jax.random.randint(KEY, (6,), 0, 3)
 ONE_HOT = jax.nn.one_hot(LABELS, 3)
 SIGNS = jnp.asarray(list(itertools.product((-1.0, 1.0), repeat=3)))  # all there are: means over them are exact
 SOFTMAX = scax.Problem(NET.apply, scax.Softmax(), scax.L2(1e-2))
+LOGISTIC = scax.SCA(scax.Problem(scax.MLP((4, 5, 1)).apply, scax.Logistic(), scax.L2(1e-2)), metric=None)
 
 
 @pytest.mark.parametrize("loss", [scax.Squared(), scax.Logistic(), scax.Poisson(), scax.Huber(0.5), scax.Softmax()])
@@ -120,6 +122,50 @@ def test_a_single_term_is_sampled_as_the_plain_problem_is():
     np.testing.assert_array_equal(of_term.step(of_term.init(PARAMS), {"all": (X, LABELS)})[0].w, w)
 
 
+def test_the_quadratic_surrogate_is_the_second_order_model_at_w_n():
+    """For every loss, one output and several; one solve finds its minimum."""
+    for loss, y in ((scax.Logistic(), ONE_HOT), (scax.Softmax(), LABELS), (scax.Poisson(), ONE_HOT)):
+        problem = scax.Problem(NET.apply, loss, scax.L2(1e-2))
+        sca = scax.SCA(problem, curvature="quadratic", damping=0.1, carry=0.0)
+        state = sca.init(PARAMS)
+        surrogate, solver = convex_problem(sca, state, (X, y))
+        exact = convex_problem(dataclasses.replace(sca, curvature="exact"), state, (X, y))[0]
+        zero, delta = jnp.zeros_like(state.w), jax.random.normal(KEY, state.w.shape)
+        model = exact.value(zero) + jax.grad(exact.value)(zero) @ delta
+        model += delta @ jax.jvp(jax.grad(exact.value), (zero,), (delta,))[1] / 2
+        np.testing.assert_allclose(surrogate.value(delta), model, rtol=1e-4)
+        solution = solver.solve(surrogate)
+        assert solution.iterations == 1
+        np.testing.assert_allclose(jax.grad(surrogate.value)(solution.delta), 0, atol=1e-5)
+
+
+def test_one_output_takes_the_quadratic_surrogate_only_where_damping_adapts():
+    net = scax.MLP((4, 5, 1))
+    problem, params, y = scax.Problem(net.apply, scax.Logistic(), scax.L2(1e-2)), net.init(KEY), ONE_HOT[:, 0]
+    said = lambda **options: scax.SCA(problem, metric=None, **options).explain(params, X)
+    assert "curvature quadratic: one solve" in said()
+    assert "curvature exact: one output" in said(damping=0.1)
+    states = {}
+    for name, options in (("auto", {}), ("exact", {"curvature": "exact"}), ("quadratic", {"curvature": "quadratic"})):
+        sca = scax.SCA(problem, metric=None, **options)
+        states[name] = sca.step(sca.init(params), (X, y))[0].w
+    np.testing.assert_array_equal(states["auto"], states["quadratic"])
+    assert not np.allclose(states["auto"], states["exact"], atol=1e-6)
+
+
+def test_no_branch_is_left_for_a_gpu():
+    """A branch there waits for the host. Those that are left choose by platform, with a constant."""
+    for sca, y in ((scax.SCA(SOFTMAX, curvature=1, metric=None), LABELS), (LOGISTIC, ONE_HOT[:, 0])):
+        state = sca.init(scax.MLP((4, 5, 1)).init(KEY) if sca is LOGISTIC else PARAMS)
+        text = jax.jit(sca.step).trace(state, (X, y)).lower(lowering_platforms=("cuda",)).as_text()
+        chosen = re.findall(r'"stablehlo.case"\((%[\w.]+)\)', text)
+        by_platform = set(re.findall(r'(%[\w.]+)(?::\d+)? = "stablehlo.case"', text))
+        assert chosen
+        assert all(name.startswith("%c") or name in by_platform for name in chosen)
+        assert "stablehlo.if" not in text
+        assert "stablehlo.while" not in text
+
+
 def test_bad_input_is_refused_in_a_sentence():
     for bad in (0, -1, True):
         with pytest.raises(ValueError, match="curvature must be"):
@@ -127,10 +173,13 @@ def test_bad_input_is_refused_in_a_sentence():
     with pytest.raises(ValueError, match="curvature"):
         scax.SCA(SOFTMAX, curvature="sampled")
     with pytest.raises(ValueError, match="own_batch"):
+        scax.SCA(SOFTMAX, curvature="quadratic", blocks=scax.Blocks(2, own_batch=True))
+    with pytest.raises(ValueError, match="own_batch"):
         scax.SCA(SOFTMAX, curvature=1, blocks=scax.Blocks(2, own_batch=True))
     terms = {"one": scax.Term(NET.apply, scax.Softmax()), "two": scax.Term(NET.apply, scax.Squared())}
     with pytest.raises(ValueError, match="terms have outputs of their own"):
         scax.SCA(scax.Problem(terms, scax.L2(1e-2)), curvature=1)
-    with pytest.raises(ValueError, match="full"):
-        scax.SCA(SOFTMAX, curvature=1, surrogate="full")
+    for curvature in (1, "quadratic"):
+        with pytest.raises(ValueError, match="full"):
+            scax.SCA(SOFTMAX, curvature=curvature, surrogate="full")
     assert "1 sampled per row: asked for" in scax.SCA(SOFTMAX, curvature=1).explain(PARAMS, X)

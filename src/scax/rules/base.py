@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -96,3 +97,12 @@ class Stateless(Rule):
 
     def update(self, state, outcome):
         return state
+
+
+def where_needed(needed: Bool[Array, ""], compute: Callable[[], Any], otherwise: Any) -> Any:
+    """compute() where it is needed, else `otherwise`. On a CPU that is a branch; on a GPU, where a branch waits for the
+    host, compute() is evaluated in every step."""
+    return jax.lax.platform_dependent(
+        cpu=lambda: jax.lax.cond(needed, compute, lambda: otherwise),
+        default=lambda: jax.tree.map(lambda a, b: jnp.where(needed, a, b), compute(), otherwise),
+    )

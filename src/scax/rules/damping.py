@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from .._struct import Number, static, struct
-from .base import ROWS, Rule
+from .base import ROWS, Rule, where_needed
 
 #: `Relative` measures every batch this far into a run, and then one batch in as many: S̄ is an average anyway.
 EVERY = 8
@@ -119,7 +119,7 @@ class Relative(Rule):
         n, mean, clock = seen.step, state.mean, seen.clock
         measured = lambda n: jnp.where(n < EVERY, n, EVERY + (n - EVERY) // EVERY)  # how often before step n
         measure = (n < EVERY) | (n % EVERY == 0) | (mean == 0)
-        now = jax.lax.cond(measure, lambda: self._measured(seen), lambda: mean)
+        now = where_needed(measure, lambda: self._measured(seen), mean)
         valid = jnp.isfinite(now) & (now > 0)
         gain = jnp.maximum(1 / (measured(n) + 1), jnp.minimum(0.1, 1 / (measured(clock.time) + 1)))
         mean = mean + jnp.where(valid & measure, now - mean, 0) * jnp.where(mean > 0, gain, 1)  # S̄_n

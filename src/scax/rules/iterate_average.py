@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from .. import checks
 from .._struct import Number, struct
-from .base import Reading, Scalar, Seen
+from .base import Reading, Scalar, Seen, where_needed
 from .clock import FREE_STEPS
 
 #: The average is compared with the iterate on one batch in so many.
@@ -69,7 +69,7 @@ class IterateAverage:
         mean = jnp.where(alarm, mean, mean + (w - mean) * state.share)
         now, is_first = seen.objective, seen.step < EVERY
         compare = seen.step % EVERY == EVERY - 1
-        at_mean = jax.lax.cond(compare | alarm, lambda: objective_at(mean), lambda: jnp.full_like(now, jnp.inf))
+        at_mean = where_needed(compare | alarm, lambda: objective_at(mean), jnp.full_like(now, jnp.inf))
         compare = compare & ~alarm & jnp.isfinite(at_mean) & jnp.isfinite(now)
         track = lambda old, new: jnp.where(compare, jnp.where(is_first, new, old + (new - old) / EVERY), old)
         own, last = track(state.own, at_mean), track(state.last, now)

@@ -25,6 +25,7 @@ def explain(
     rules: str = "",
     curvature: str | int = "exact",
     whole_memory: bool = False,
+    adaptive: bool = False,
 ) -> str:
     """The sizes of a step on inputs `x`, the solver and the reason, what each solver would cost, and how the network
     was read. `blocks` are their number, what they are made of and the weights in the largest; `rules` is a line about
@@ -48,6 +49,7 @@ def explain(
         full=full,
         curvature=curvature,
         whole_memory=whole_memory,
+        adaptive=adaptive,
     )
     outputs, sizes = plan.dimensions.outputs, plan.dimensions
 
@@ -63,7 +65,8 @@ def explain(
     if memory_rows and not full:
         lines.append(f"metric: {memory_rows} rows remembered from past batches beside the batch's {n}")
     if plan.curvature:
-        how = "exact" if plan.directions is None else f"{plan.directions} sampled per row"
+        how = "quadratic" if plan.second_order else "exact"
+        how = how if plan.directions is None else f"{plan.directions} sampled per row"
         lines.append(f"curvature {how}: {plan.curvature}")
     if rules:
         lines.append(f"rules: {rules}")

@@ -30,6 +30,7 @@ class StepPlan:
     uses_gram: bool
     dimensions: Dimensions
     directions: int | None = None  # sampled per row in place of its Hessian; None: exact
+    second_order: bool = False  # the loss in its second-order model at w_n
     curvature: str = ""  # and why
 
 
@@ -46,6 +47,7 @@ def plan_step(
     full: bool = False,
     curvature: str | int = "exact",
     whole_memory: bool = False,
+    adaptive: bool = False,
 ) -> StepPlan:
     """The plan for inputs `x` that make `rows` rows of the loss and the neighbor pairs.
 
@@ -54,7 +56,8 @@ def plan_step(
     own_batches  every block differentiates its own rows alone
     full         the loss is linearized as well
     whole_memory a matrix of all past curvature is part of the problem
-    curvature    "exact", "auto", or a number of sampled directions per row
+    curvature    "exact", "quadratic", "auto", or a number of sampled directions per row
+    adaptive     the damping follows how steps do: "auto" may solve a model of the loss in its place
     """
     outputs = jax.eval_shape(network, w, x).shape[1]
     width = w.shape[0] if block_width is None else block_width
@@ -65,24 +68,27 @@ def plan_step(
         reason = f"past curvature is a matrix of {width}×{width} numbers, which one Cholesky solves with"
         return StepPlan(QuadraticModel(), reason, "dense", False, dimensions)
 
-    def sized(directions: int | None) -> Dimensions:
-        """With so many directions per row, or exact Hessians."""
-        seen = outputs if directions is None else directions
-        own = dataclasses.replace(dimensions, outputs=seen, is_quadratic=None if directions is None else True)
+    def sized(directions: int | None, second_order: bool = False) -> Dimensions:
+        """With so many directions per row, or whole Hessians."""
+        seen, one_solve = (outputs, second_order or None) if directions is None else (directions, True)
+        own = dataclasses.replace(dimensions, outputs=seen, is_quadratic=one_solve)
         if block_width is not None:
             return own
         # derivatives of a network are not read as layers: J of several terms is materialized
         plan = None if len(network.problem.names) > 1 else _read(network, w, x, rows, directions)
         return dataclasses.replace(own, plan=plan, memory_rows=-(-memory_rows // seen))
 
-    directions, why = choose_curvature(curvature, rows, outputs, sized)
-    dimensions = sized(directions)
+    # with a prox, and on rows that each block draws for itself, the loss stays
+    adaptive = adaptive and network.problem.regularizer.is_smooth and not own_batches
+    adaptive = adaptive and len(network.problem.names) < 2
+    directions, second_order, why = choose_curvature(curvature, rows, outputs, sized, adaptive)
+    dimensions = sized(directions, second_order)
     choice = solver.choose(dimensions)
     form = choice.solver.form
     if block_width is not None:
         form = "matrix-free" if own_batches else "dense"  # each block takes its columns of J, or forms its own rows
     uses_gram = choice.solver.uses_gram and block_width is None
-    return StepPlan(choice.solver, choice.reason, form, uses_gram, dimensions, directions, why)
+    return StepPlan(choice.solver, choice.reason, form, uses_gram, dimensions, directions, second_order, why)
 
 
 def _read(network: NetworkFunction, w: Any, x: Any, rows: int, directions: int | None) -> Plan:
@@ -91,17 +97,24 @@ def _read(network: NetworkFunction, w: Any, x: Any, rows: int, directions: int |
 
 
 def choose_curvature(
-    curvature: str | int, rows: int, outputs: int, sized: Callable[[int | None], Dimensions]
-) -> tuple[int | None, str]:
-    """(directions sampled per row, why); None for the exact Hessian. `sized` gives a step's sizes with either."""
+    curvature: str | int, rows: int, outputs: int, sized: Callable[[int | None], Dimensions], adaptive: bool = False
+) -> tuple[int | None, bool, str]:
+    """(directions sampled per row, whether the loss is met in its second-order model, why). `sized` gives a step's
+    sizes with so many directions, None for the whole Hessian."""
+    loss_is_quadratic = sized(None).takes_one_solve
     if curvature == "exact":
-        return None, "asked for"
+        return None, False, "asked for"
+    if curvature == "quadratic":
+        return None, not loss_is_quadratic, "asked for"
     if outputs == 1:
-        return None, "one output has one direction"
+        if adaptive and curvature == "auto" and not loss_is_quadratic:
+            return None, True, "one solve where the loss itself takes several"
+        return None, False, "one output has one direction"
     if isinstance(curvature, str):
-        exact, sampled, is_quadratic = step_cost(sized(None)), step_cost(sized(1)), sized(None).takes_one_solve
+        exact, sampled = step_cost(sized(None)), step_cost(sized(1))
         how = f"L·K = {rows * outputs:,} equations make a step {exact / sampled:.2g} times the price of L = {rows:,}"
-        return (1 if exact > (CHEAPER_QUADRATIC if is_quadratic else CHEAPER) * sampled else None), how
+        is_dear = exact > (CHEAPER_QUADRATIC if loss_is_quadratic else CHEAPER) * sampled
+        return (1 if is_dear else None), False, how
     if curvature >= outputs:
-        return None, f"{curvature} directions are no fewer than K = {outputs} outputs"
-    return int(curvature), "asked for"
+        return None, False, f"{curvature} directions are no fewer than K = {outputs} outputs"
+    return int(curvature), False, "asked for"

@@ -31,6 +31,7 @@ class LinearizedBatch:
     shares: Float[Array, "l"]  # Σ = 1, or Σ of the terms' weights
     outputs_at: Callable[[Float[Array, "q"]], Float[Array, "n k"]]  # f of all rows at other weights
     sampled: SampledCurvature | None = None  # where a few directions C_i stand for each row's Hessian
+    second_order: bool = False  # where the loss's second-order model at w_n stands for the loss
 
     @staticmethod
     def of(
@@ -41,11 +42,15 @@ class LinearizedBatch:
         lin: Linearization,
         outputs_at: Callable[[Float[Array, "q"]], Float[Array, "n k"]],
         sampled: Linearization | None = None,
+        second_order: bool = False,
     ) -> "LinearizedBatch":
         """The targets are brought into the outputs' own shape and precision; `sampled` are the rows C_iJ_i."""
         targets = problem.targets(batch, lin.outputs.shape[1], lin.outputs.dtype)
         shares = problem.shares(batch, w.dtype)
-        return LinearizedBatch(problem.on(batch), w, batch, pairs, lin, targets, shares, outputs_at)._with(sampled)
+        made = LinearizedBatch(
+            problem.on(batch), w, batch, pairs, lin, targets, shares, outputs_at, second_order=second_order
+        )
+        return made._with(sampled)
 
     def _with(self, sampled: Linearization | None) -> "LinearizedBatch":
         """The same, these rows in place of the loss's Hessian; the gradient, which many ask for, is found once."""

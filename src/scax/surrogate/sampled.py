@@ -47,6 +47,39 @@ class HalfSquare(Loss):
         return z
 
 
+@struct
+class SecondOrder(Loss):
+    """l(z0) + ∇lᵀ(z − z0) + ½‖F(z − z0)‖², a loss in its second-order model at the outputs z0: one linear solve."""
+
+    is_quadratic = True
+
+    loss: Loss
+    start: Float[Array, "n k"]  # z0
+
+    def value(self, z, y):
+        away = z - self.start
+        linear = jnp.sum(self.loss.gradient(self.start, y) * away, axis=1)
+        return self.loss.value(self.start, y) + linear + jnp.sum(self._apply(away, y) ** 2, axis=1) / 2
+
+    def gradient(self, z, y):
+        bent = self._apply(z - self.start, y)[:, None]
+        return self.loss.gradient(self.start, y) + self.loss.pull_factor(self.start, y, bent)[:, 0]
+
+    def factor(self, z, y):
+        return self.loss.factor(self.start, y)
+
+    def whitened(self, z, y):
+        return self.loss.whitened(self.start, y) + self._apply(z - self.start, y)
+
+    def remainder(self, z, y):
+        return self.loss.remainder(self.start, y)
+
+    def _apply(self, away, y):
+        """F (z − z0)."""
+        factor = self.loss.factor(self.start, y)
+        return factor * away if factor.ndim == 2 else jnp.einsum("nab,nb->na", factor, away)
+
+
 def step_key(n: Int[Array, ""]) -> Array:
     """The key of step n's directions: of the step alone, so that a resumed run draws what an uninterrupted one does."""
     return jax.random.fold_in(jax.random.key(SEED), n)

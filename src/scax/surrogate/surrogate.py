@@ -23,7 +23,7 @@ from ..rules.curvature_memory import CurvatureMatrix, CurvatureMemory
 from ..rules.rules import Proposal
 from .datafit import Datafit
 from .linearized_batch import LinearizedBatch
-from .sampled import HalfSquare
+from .sampled import HalfSquare, SecondOrder
 
 Vector = Float[Array, "q"]
 
@@ -157,7 +157,8 @@ def build_surrogate(
 ) -> Surrogate:
     """The convex problem of a step; memory is d and carried δ_prev, None where absent."""
     problem, w, ρ = linearized.problem, linearized.w, proposal.averaging
-    datafit, lin = Datafit(problem.loss, linearized.targets, ρ * linearized.shares), linearized.lin
+    loss = SecondOrder(problem.loss, linearized.outputs) if linearized.second_order else problem.loss
+    datafit, lin = Datafit(loss, linearized.targets, ρ * linearized.shares), linearized.lin
     if linearized.pairs is not None and problem.manifold is not None:
         datafit = datafit.with_rows(jnp.asarray(problem.manifold.strength * linearized.pairs.weight, w.dtype))
         lin = WithPairs(lin, linearized.pairs, linearized.batch.size)

@@ -1,0 +1,190 @@
+"""What a step with many outputs costs where steps are compiled into one loop of known length, and its parts.
+
+python -m benchmarks.many_outputs_gpu [--cases NAME ...] [--count 200] [--parts] [--seconds 150] [--out DIR]
+
+Programs are compiled side by side; every row is printed as it is measured. Results go to OUT/loop-PLATFORM.json.
+"""
+
+import argparse
+import contextlib
+import json
+import re
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import optax
+
+import scax
+from benchmarks.outputs import STEPS
+from benchmarks.steps import CASES, Case, describe_machine
+from scax.rules import damping, iterate_average
+from scax.solvers.linear import cholesky
+
+
+@contextlib.contextmanager
+def replaced(*changes: tuple):
+    """Other values of module attributes, for as long as a program is traced."""
+    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
+    for module, name, value in changes:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+def branching(needed, compute, otherwise):
+    """`rules.base.where_needed` as a branch on every platform."""
+    return jax.lax.cond(needed, compute, lambda: otherwise)
+
+
+BRANCHES = ((damping, "where_needed", branching), (iterate_average, "where_needed", branching))
+LIBRARY = ((cholesky, "LARGEST_KERNEL", 0),)
+
+
+def methods(problem: scax.Problem, case: Case, parts: bool) -> dict[str, tuple]:
+    """name -> (method, what is replaced while it is traced)."""
+    made: dict[str, tuple] = {
+        "Adam": (scax.baseline(optax.adam(1e-3), problem), ()),
+        "auto": (scax.SCA(problem), ()),
+    }
+    if not parts:
+        return made | {"auto, branches": (scax.SCA(problem), BRANCHES)}
+    made |= {
+        "auto, no acceptance": (scax.SCA(problem, acceptance=False), ()),
+        "auto, last iterate": (scax.SCA(problem, mean_power=None), ()),
+        "auto, branches": (scax.SCA(problem), BRANCHES),
+        "auto, neither, steps counted": (
+            scax.SCA(problem, acceptance=False, mean_power=None, clock=scax.rules.StepCount()),
+            (),
+        ),
+    }
+    if case.batch <= cholesky.LARGEST_KERNEL:
+        made["auto, library's Cholesky"] = (scax.SCA(problem), LIBRARY)
+    if case.loss == "logistic":
+        made["exact"] = (scax.SCA(problem, curvature="exact"), ())
+    return made
+
+
+def lowered(method, params, x, y, batch: int, count: int, changes: tuple):
+    """(the program of `count` steps, its arguments)."""
+    order = jax.random.randint(jax.random.key(1), (count, batch), 0, x.shape[0])
+
+    def run(method, state, x, y, order):
+        return jax.lax.scan(lambda state, rows: (method.step(state, (x[rows], y[rows]))[0], None), state, order)[0]
+
+    state = method.init(params)
+    jax.clear_caches()  # a step that was traced with other parts must not be found again
+    with replaced(*changes):
+        program = jax.jit(run).lower(method, state, x, y, order)
+    return program, (method, state, x, y, order)
+
+
+def describe(text: str) -> dict[str, int]:
+    """Instructions of a compiled program by kind."""
+    kinds = re.findall(r"= \S+(?: \S+)*? ([a-z][\w\-]*)\(", text)
+    count = {kind: kinds.count(kind) for kind in ("fusion", "custom-call", "while", "conditional", "copy", "sort")}
+    return count | {"command buffers": len(set(re.findall(r"to_apply=%?(command_buffer[\w.]*)", text)))}
+
+
+def timed(program: Callable, arguments: tuple, count: int) -> float:
+    began = time.perf_counter()
+    jax.block_until_ready(program(*arguments))
+    return (time.perf_counter() - began) / count
+
+
+def large_systems(sizes: tuple[int, ...], repeats: int, on_row: Callable[[dict], None]) -> None:
+    """Cholesky and solve of m equations by the library alone, and an exact step that solves as many."""
+    for m in sizes:
+        for dtype in (jnp.float32, jnp.float64):
+            with jax.enable_x64(True):
+                rows = jax.random.normal(jax.random.key(0), (m, m), dtype)
+                matrix, right = rows @ rows.T / m + jnp.eye(m, dtype=dtype), jnp.ones(m, dtype)
+
+                def alone(matrix, right):
+                    return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix), right)
+
+                net = scax.MLP((50, 200, 200, 10))
+                problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
+                x = jax.random.normal(jax.random.key(1), (m // 10, 50), dtype)
+                y = jnp.sin(x[:, :10])
+                method = scax.SCA(problem, curvature="exact", solver="structured")
+                state = method.init(net.init(jax.random.key(2), dtype))
+                programs = {
+                    "cho_factor, cho_solve": (jax.jit(alone), (matrix, right)),
+                    "step": (jax.jit(lambda state, x, y, method=method: method.step(state, (x, y))[0]), (state, x, y)),
+                }
+                row: dict = {"equations": m, "dtype": jnp.dtype(dtype).name}
+                for name, (program, arguments) in programs.items():
+                    compiled = program.lower(*arguments).compile()
+                    timed(compiled, arguments, 1)
+                    row[name] = statistics.median(timed(compiled, arguments, 1) for _ in range(repeats))
+                    if name == "step":
+                        row |= describe(compiled.as_text())
+                on_row(row)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="*", default=list(STEPS))
+    parser.add_argument("--count", type=int, default=200, help="steps of a program")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--parts", nargs="*", default=[], help="cases whose step is measured without its parts, too")
+    parser.add_argument("--systems", nargs="*", type=int, default=[], help="equations of large systems")
+    parser.add_argument("--seconds", type=float, default=150, help="no case is begun after so many")
+    parser.add_argument("--threads", type=int, default=4, help="programs compiled at once")
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    options = parser.parse_args()
+    began, machine = time.perf_counter(), describe_machine()
+    machine["command"] = machine["command"].replace("benchmarks.steps", "benchmarks.many_outputs_gpu")
+    options.out.mkdir(parents=True, exist_ok=True)
+    file = options.out / f"loop-{machine['platform']}.json"
+    results: dict = {"machine": machine, "steps": [], "systems": []}
+
+    def save(part: str, row: dict) -> None:
+        results[part].append(row)
+        file.write_text(json.dumps(results, indent=1) + "\n")
+        print(f"{time.perf_counter() - began:5.0f} s  {json.dumps(row)}", flush=True)
+
+    jobs = []
+    for case in (case for case in CASES if case.name in options.cases):
+        problem, params, x, y = case.build()
+        for name, (method, changes) in methods(problem, case, case.name in options.parts).items():
+            program, arguments = lowered(method, params, x, y, case.batch, options.count, changes)
+            jobs.append((case.name, name, program, arguments))
+    print(f"{time.perf_counter() - began:5.0f} s  {len(jobs)} programs traced", flush=True)
+    with ThreadPoolExecutor(options.threads) as pool:
+        compiled = [pool.submit(program.compile) for _, _, program, _ in jobs]
+        for case in dict.fromkeys(job[0] for job in jobs):
+            if time.perf_counter() - began > options.seconds:
+                break
+            own = {}
+            for i, (owner, name, _, arguments) in enumerate(jobs):
+                if failed := compiled[i].exception():
+                    print(f"{owner}, {name}: {failed}"[:500], flush=True)
+                elif owner == case:
+                    own[name] = compiled[i].result(), arguments
+            print(f"{time.perf_counter() - began:5.0f} s  compiled", flush=True)
+            times: dict[str, list[float]] = {name: [] for name in own}
+            for program, arguments in own.values():
+                timed(program, arguments, options.count)
+            for _ in range(options.repeats):
+                for name, (program, arguments) in own.items():
+                    times[name].append(timed(program, arguments, options.count))
+            for name, (program, _) in own.items():
+                ratios = [a / b for a, b in zip(times[name], times["Adam"], strict=True)]
+                row: dict = {"case": case, "method": name, "microseconds": 1e6 * statistics.median(times[name])}
+                row |= {"ratio": statistics.median(ratios), "low": min(ratios), "high": max(ratios)}
+                save("steps", row | describe(program.as_text()))
+    if options.systems and time.perf_counter() - began < options.seconds:
+        large_systems(tuple(options.systems), 5, lambda row: save("systems", row))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""How many directions a row needs: objectives of SCA with r sampled directions and with exact Hessians, beside Adam's.
+
+python -m benchmarks.outputs_study directions --part 0/5 [--seconds 480] [--out DIR]
+python -m benchmarks.outputs_study damping --part 0/5 [--seconds 480] [--out DIR]
+python -m benchmarks.outputs_study table [--out DIR]
+
+Part i of n does every n-th setting, the cheap ones first, until its time is over; each setting is a line of
+OUT/directions-i.jsonl or OUT/damping-i.jsonl. Generated data with noise 0.3 (`benchmarks.outputs.generate`), networks
+20/64/64/K, two seeds, the averaged iterate on 4,096 rows. Adam: the lowest of four rates with cosine decay.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import scax
+from benchmarks.outputs import RATES, SETS, TABLES, generate, read
+from benchmarks.runs import follow
+from scax.training.methods import optimizer, tuned
+
+OUTPUTS = (2, 3, 10, 100, 1000)
+ROWS = (16, 64, 256, 1024)
+LOSSES = ("softmax", "squared", "logistic", "Poisson")
+DIRECTIONS = ("1", "2", "4", "exact")
+ENDS = (100, 300, 1000)
+#: Equations up to which a setting is computed.
+MOST = 1024
+SEEDS = 2
+
+
+def settings() -> Iterator[tuple[float, str, int, int, str]]:
+    """(price, loss, K, L, method)."""
+    for loss, outputs, rows, method in itertools.product(LOSSES, OUTPUTS, ROWS, (*DIRECTIONS, "Adam")):
+        solves = 3 if method == "exact" and loss != "squared" else 1
+        equations = 0 if method == "Adam" else rows * (outputs if method == "exact" else int(method))
+        if equations > MOST or (method != "Adam" and method != "exact" and int(method) >= outputs):
+            continue
+        price = 5 + ENDS[-1] * SEEDS * (2e-4 + 4e-6 * rows + outputs * rows * 1e-8 + solves * equations**3 / 3 / 2e10)
+        yield price, loss, outputs, rows, method
+
+
+def direction(loss: str, outputs: int, rows: int, method: str) -> dict:
+    """One setting."""
+    problem, params, x, y = generate(loss, 20, (64, 64), outputs, 0.3, rows=4096)
+    keys = [jax.random.key(seed) for seed in range(SEEDS)]
+    if method == "Adam":
+        made = [adam(problem, params, x, y, rows, key) for key in keys]
+        values = np.min(np.mean(made, axis=0), axis=0)
+        return {"objectives": values.tolist()}
+    sca = scax.SCA(problem, curvature=method if method == "exact" else int(method))
+    run = jax.jit(lambda key: follow(sca, sca.init(params), key, (x, y), ENDS, rows)[0][:, 1])
+    began, made = time.perf_counter(), [np.asarray(run(key)) for key in keys]
+    return {"objectives": np.mean(made, axis=0).tolist(), "seconds": time.perf_counter() - began}
+
+
+def adam(problem: Any, params: Any, x: Any, y: Any, rows: int, key: Any) -> np.ndarray:
+    """[rates, ends] with cosine decay to each end."""
+    method = scax.baseline(optimizer("adam"), problem)
+
+    @jax.jit
+    def run(rate, end):
+        state = method.init(params)
+        state = dataclasses.replace(state, optimizer=tuned(state.optimizer, rate, 1.0, end))
+        return follow(method, state, key, (x, y), [jnp.minimum(mark, end) for mark in ENDS], rows)[0][-1, 0]
+
+    return np.asarray([[run(rate, np.int32(end)) for end in ENDS] for rate in RATES])
+
+
+#: Settings of the damping on sets of classes: share, growth, κ.
+SHARES = (0.016, 0.008, 0.004, 0.002, 0.001, 0.0005)
+GROWTHS = (0.65, 0.9)
+DAMPED = ("softmax 10, 784 inputs", "digits", "SkillCraft1", "softmax 10", "softmax 3", "softmax 10, 200 inputs")
+
+
+def dampings(name: str, folder: Path | None) -> Iterator[dict]:
+    """Objectives after 100, 300 and 1,000 steps of 64 rows for several shares of damping and growths, sampled."""
+    problem, params, x, y = read(name, folder) if name in TABLES else generate(*SETS[name])
+
+    @jax.jit
+    def run(sca, key):
+        return follow(sca, sca.init(params), key, (x, y), ENDS, 64)[0]
+
+    for share, growth in itertools.product(SHARES, GROWTHS):
+        sca = scax.SCA(problem, curvature=1, damping=scax.Relative(share=share, growth=growth))
+        values = np.asarray(run(sca, jax.random.key(0)))
+        yield {
+            "set": name,
+            "share": share,
+            "growth": growth,
+            "objectives": values[:, 1].tolist(),
+            "last": values[:, 0].tolist(),
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["directions", "damping", "table"])
+    parser.add_argument("--part", default="0/1")
+    parser.add_argument("--seconds", type=float, default=480)
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    options = parser.parse_args()
+    began, (part, parts) = time.perf_counter(), map(int, options.part.split("/"))
+    left = lambda: options.seconds - (time.perf_counter() - began)
+    options.out.mkdir(parents=True, exist_ok=True)
+    file = options.out / f"{options.what}-{part}.jsonl"
+
+    def save(row: dict) -> None:
+        with file.open("a") as lines:
+            lines.write(json.dumps(row) + "\n")
+        print(f"{time.perf_counter() - began:4.0f} s {json.dumps(row)}", flush=True)
+
+    if options.what == "directions":
+        for price, loss, outputs, rows, method in sorted(settings())[part::parts]:
+            if price < left():
+                save({"loss": loss, "K": outputs, "L": rows, "method": method} | direction(loss, outputs, rows, method))
+    elif options.what == "damping":
+        for name in DAMPED[part::parts]:
+            for row in dampings(name, options.data_dir):
+                save(row)
+                if left() < 20:
+                    return
+    else:
+        lines = [line for path in options.out.glob("directions-*.jsonl") for line in path.read_text().splitlines()]
+        print(tabulate([json.loads(line) for line in lines]))
+
+
+def tabulate(rows: list[dict]) -> str:
+    """Objectives after 1,000 steps over the exact step's, or where that is too large over one direction's."""
+    lines = []
+    found = {(row["loss"], row["K"], row["L"], row["method"]): row["objectives"][-1] for row in rows}
+    for loss, outputs, batch in itertools.product(LOSSES, OUTPUTS, ROWS):
+        own = {method: found.get((loss, outputs, batch, method)) for method in (*DIRECTIONS, "Adam")}
+        base = own["exact"] or own["1"]
+        if base:
+            cells = ["" if value is None else f"{value / base:.3f}" for value in own.values()]
+            lines.append(f"| {loss} | {outputs} | {batch} | {base:.4g} | {' | '.join(cells)} |")
+    head = "| loss | K | L | objective | 1 | 2 | 4 | exact | Adam |\n|---|---|---|---|---|---|---|---|---|\n"
+    return head + "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
