@@ -126,7 +126,8 @@ def trainings(name: str, batch: int, steps: list[int], folder: Path | None, most
         print(name, method, [f"{value:.4f}" for value in objectives], f"{1e6 * seconds:.0f} µs", flush=True)
 
     key = jax.random.key(0)
-    methods: dict[str, scax.SCA] = {} if outputs == 1 else {"1": scax.SCA(problem, curvature=1)}
+    first = ("quadratic", "quadratic") if outputs == 1 else ("1", 1)
+    methods = {first[0]: scax.SCA(problem, curvature=first[1])}
     if batch * outputs <= most:
         methods["exact"] = scax.SCA(problem, curvature="exact")
     for label, method in methods.items():
