@@ -149,18 +149,15 @@ def parts(file: Path, name: str) -> None:
         "outputs": lambda: clocked(lambda w: network(w, batch.x), w),
         "J": lambda: clocked(jacobian, w),
         "J d": lambda: clocked(lambda j, w: j @ w, j, w),
-        "JJ^T, halves": lambda: clocked(symmetric_product, j),
+        "JJ^T, in parts": lambda: clocked(symmetric_product, j),
         "JJ^T, one product": lambda: clocked(lambda j: j @ j.T, j),
-        "JJ^T, halves once": lambda: clocked(lambda j: halves(j, 1), j),
-        "JJ^T, halves twice": lambda: clocked(lambda j: halves(j, 2), j),
         "JJ^T, library": lambda: clocked(one, j),
         "Cholesky of JJ^T": lambda: clocked(jax.lax.linalg.cholesky, k),
         "triangular solve": lambda: clocked(lambda l, r: triangle(l, r, False), k, r),
         "transposed solve": lambda: clocked(lambda l, r: triangle(l, r, True), k, r),
         "Cholesky and both solves": lambda: clocked(by_cholesky, k, r),
-        "J^TJ, halves": lambda: clocked(lambda j: symmetric_product(j.T), j),
+        "J^TJ, in parts": lambda: clocked(lambda j: symmetric_product(j.T), j),
         "J^TJ, one product": lambda: clocked(lambda j: j.T @ j, j),
-        "J^TJ, halves twice": lambda: clocked(lambda j: halves(j.T, 2), j),
         "J^TJ, library": lambda: clocked(lambda j: one(j.T), j),
         "Cholesky of J^TJ": lambda: clocked(jax.lax.linalg.cholesky, a, repeats=4),
         "J^TJ: Cholesky and both solves": lambda: clocked(by_cholesky, a, w, repeats=4),
@@ -176,13 +173,3 @@ def parts(file: Path, name: str) -> None:
         whole.setdefault("parts_ms", {}).setdefault(name, {}).update(times)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(whole) + "\n")
-
-
-def halves(rows: jax.Array, levels: int) -> jax.Array:
-    """A Aᵀ by so many levels of halves."""
-    if not levels:
-        return rows @ rows.T
-    half = rows.shape[0] // 2
-    above, below = rows[:half], rows[half:]
-    cross = below @ above.T
-    return jnp.block([[halves(above, levels - 1), cross.T], [cross, halves(below, levels - 1)]])
