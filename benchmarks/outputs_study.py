@@ -122,7 +122,9 @@ def main() -> None:
         print(f"{time.perf_counter() - began:4.0f} s {json.dumps(row)}", flush=True)
 
     if options.what == "directions":
-        for price, loss, outputs, rows, method in sorted(settings())[part::parts]:
+        mixed = np.random.default_rng(0).permutation(len(every := list(settings())))
+        ahead = sorted((every[i] for i in mixed), key=lambda setting: setting[0] // 10)  # of a price, in any order
+        for price, loss, outputs, rows, method in ahead[part::parts]:
             if price < left():
                 save({"loss": loss, "K": outputs, "L": rows, "method": method} | direction(loss, outputs, rows, method))
     elif options.what == "damping":
@@ -146,7 +148,7 @@ def tabulate(rows: list[dict]) -> str:
         if base:
             cells = ["" if value is None else f"{value / base:.3f}" for value in own.values()]
             lines.append(f"| {loss} | {outputs} | {batch} | {base:.4g} | {' | '.join(cells)} |")
-    head = "| loss | K | L | objective | 1 | 2 | 4 | quadratic | exact | Adam |\n|---|---|---|---|---|---|---|---|---|---|\n"
+    head = f"| loss | K | L | objective | {' | '.join((*DIRECTIONS, 'Adam'))} |\n{'|---' * 10}|\n"
     return head + "\n".join(lines)
 
 
