@@ -5,8 +5,8 @@ python -m benchmarks.reproduction runs/paper/results.json    # adopt these resul
 python -m benchmarks.reproduction                            # write once more from docs/results/reproduction.json
 python -m benchmarks.reproduction --measure PART --data-dir DIR --out FILE [--repeats 100]
 
-The last runs a part without the command line and its packages: `table2`, or SCA's own lines of a problem of SUSY,
-`paper` or `cross-entropy`. SUSY's baselines in docs/results/reproduction.json stay: SCA's defaults do not touch them.
+The last computes SCA's own lines anew, without the command line and its packages: of `table2`, or of a problem of SUSY,
+`paper` or `cross-entropy`. The baselines in docs/results/reproduction.json stay: SCA's defaults do not touch them.
 """
 
 import argparse
@@ -44,26 +44,30 @@ def measure(part: str, folder: Path, repeats: int, out: Path) -> None:
         rows = [tables.load(row, folder) for row in TABLE2]
         results: dict = {part: {}}
         for steps in (2000, 500):
-            results[part][str(steps)] = regression(TABLE2, rows, repeats=repeats, steps=steps, seed=0) | about
+            results[part][str(steps)] = about | regression(
+                TABLE2, rows, repeats=repeats, steps=steps, seed=0, baselines=()
+            )
             out.write_text(json.dumps(results) + "\n")
         return
     (config,) = (c for c in SUSY if c.label == part)
     few = max(1, repeats * 8 // 100)
-    study = susy(
-        *tables.susy(folder), repeats=few, steps=SUSY_ITERATIONS, seed=0, baselines=(), configs=[config],
-        tick=lambda *progress: print(*progress, flush=True),
-    )  # fmt: skip
+    show = lambda *progress: print(*progress, flush=True)
+    events = tables.susy(folder)
+    study = susy(*events, repeats=few, steps=SUSY_ITERATIONS, seed=0, tick=show, baselines=(), configs=[config])
     out.write_text(json.dumps({"susy": study | about}) + "\n")
 
 
 def adopt(results: dict, new: dict) -> dict:
-    """Results with new parts in place of theirs; of SUSY, where only SCA was run, its lines alone."""
-    again = new.get("susy", {}).get("problems", {})
-    if not again or any("adam-tuned" in problem["methods"] for problem in again.values()):
+    """Results with new parts in place of theirs; where only SCA was run, its lines alone."""
+    pairs = [(results["table2"][steps]["rows"], study["rows"]) for steps, study in new.get("table2", {}).items()]
+    if "susy" in new:
+        pairs.append((results["susy"]["problems"], new["susy"]["problems"]))
+    if any("adam-tuned" in found["methods"] for _, study in pairs for found in study.values()):
         return results | new
-    for label, problem in again.items():
-        results["susy"]["problems"][label]["methods"] |= problem["methods"]
-    return results | {name: part for name, part in new.items() if name != "susy"}
+    for old, study in pairs:
+        for label, found in study.items():
+            old[label]["methods"] |= found["methods"]
+    return results | {name: part for name, part in new.items() if name not in ("table2", "susy")}
 
 
 def main() -> None:
