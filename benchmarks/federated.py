@@ -4,7 +4,8 @@
 
 Rows are sorted by their first feature (digits: by the first principal component) and cut in ten: no two sites are
 alike. Baselines start from the first seed and are tuned there: what needs the fewest rounds of FedAvg's rates and local
-steps, then of FedProx's proximal weights and FedAdam's rates with as many steps. `--draw` makes the plot alone.
+steps, then of FedProx's proximal weights and FedAdam's rates with these steps, half and twice as many. Where a best
+setting is at the edge of its grid, the results say so. `--draw` makes the plot alone.
 """
 
 import argparse
@@ -28,24 +29,32 @@ PAPER = {"Wine": 1.02, "SkillCraft1": 1.02, "CASP": 1.01}
 EXACT_ROUNDS = 40
 BATCH = 32
 EVERY = 5  # rounds of a baseline between two looks at its objective
-#: Steps of a site in a round, tried in this order for as long as more of them help.
-STEPS = (50, 200, 800)
-RATES = (0.1, 0.3, 1.0)
-PROXIMAL = (0.001, 0.01, 0.1)
-SERVER_RATES = (0.03, 0.1, 0.3)
+#: Steps of a site in a round.
+STEPS = (12, 25, 50, 100, 200, 400, 800, 1600, 3200)
+RATES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+PROXIMAL = (0.0001, 0.001, 0.01, 0.1, 1.0)
+SERVER_RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+#: Those of FedAdam's sites, beside FedAvg's best.
+SHARES = (0.03, 0.1, 0.3, 1.0, 3.0)
 SETTING = ("rate", "proximal", "server", "steps")
 NEWTON_ROUNDS = 20
-DAMPINGS = (1e-3, 1e-2, 1e-1)
+DAMPINGS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+#: (steps, rows of each, gradients) of local rounds on the paper's data.
+LOCAL = ((10, 32, False), (10, 32, True), (100, 32, False), (100, 32, True), (10, 256, True))
+LOCAL_ROUNDS = 60
 LABELS = {
     "exact": "exact rounds",
     "fedavg": "FedAvg",
     "fedprox": "FedProx",
     "fedadam": "FedAdam",
     "newton": "local Newton",
+    "local": "local rounds",
 }
 DIGITS = (64, 200, 180, 10)
 #: Steps of a site in a round that are tried there, of FedAvg and of local rounds.
-DIGITS_STEPS = (20, 60)
+DIGITS_STEPS = (20, 60, 120, 240, 480)
+DIGITS_LOCAL = ((20, False), (60, False), (60, True), (120, False))
+DIGITS_RATES = (0.03, 0.1, 0.3, 1.0)
 DIGITS_ROUNDS = 30
 
 
@@ -117,20 +126,34 @@ def race(problem, params, sites, settings, steps, rounds, *, every=EVERY, level=
 def tune(problem, params, sites, settings, ladder, rounds, *, every=EVERY, level=None) -> dict:
     """The setting that needs the fewest rounds to the level, else has the lowest objective after all of them.
 
-    The number of local steps rises for as long as that helps.
+    The number of local steps starts in the middle of the ladder, rises for as long as that helps, then falls. `edges`
+    are the parts of the setting that are the least or the most that was tried.
     """
-    best = None
-    for steps in ladder:
+    best: dict | None = None
+
+    def helps(steps: int) -> bool:
+        nonlocal best, rounds
         curves = race(problem, params, sites, settings, steps, rounds, every=every, level=level)
         i = int(np.argmin(curves[:, -1]))
         needed = first(curves[i], level, every) if level is not None else None
         score = (needed or np.inf, curves[i, -1])
         if best is not None and score >= best["score"]:
-            break
+            return False
         best = {"score": score, "setting": settings[i], "steps": steps}
         rounds = needed or rounds  # the next has to be faster
+        return True
+
+    middle = len(ladder) // 2
+    helps(ladder[middle])
+    for more in (ladder[middle + 1 :], ladder[:middle][::-1]):
+        for steps in more:
+            if not helps(steps):
+                break
     assert best is not None
-    return best
+    tried = dict(zip(SETTING, (*zip(*settings, strict=True), ladder), strict=True))
+    chosen = dict(zip(SETTING, (*best["setting"], best["steps"]), strict=True))
+    at_edge = lambda name: len(set(tried[name])) > 1 and chosen[name] in (min(tried[name]), max(tried[name]))
+    return best | {"edges": [name for name in SETTING if at_edge(name)]}
 
 
 def first(objective: np.ndarray, level: float, every: int = 1) -> int | None:
@@ -164,18 +187,20 @@ def paper(name: str, seeds: int, rounds: int) -> dict:
     }
     print(name, "exact", row["methods"]["exact"]["rounds"], flush=True)
     average = tune(problem, starts[0], sites, [(rate, 0.0, 0.0) for rate in RATES], STEPS, rounds, level=level)
-    near, ladder = average["setting"][0], (average["steps"],)
+    near, steps = average["setting"][0], average["steps"]
+    around = (steps // 2, steps, 2 * steps)
     for method, settings in {
-        "fedavg": [average["setting"]],
-        "fedprox": [(near, proximal, 0.0) for proximal in PROXIMAL],
-        "fedadam": [(rate, 0.0, server) for rate in (near / 3, near) for server in SERVER_RATES],
+        "fedavg": None,
+        "fedprox": [(rate, proximal, 0.0) for rate in (near / 3, near, 3 * near) for proximal in PROXIMAL],
+        "fedadam": [(near * share, 0.0, server) for share in SHARES for server in SERVER_RATES],
     }.items():
-        best = tune(problem, starts[0], sites, settings, ladder, rounds, level=level)
+        best = average
+        if settings is not None:
+            best = tune(problem, starts[0], sites, settings, around, rounds, level=level)
         curve = race(problem, starts[0], sites, [best["setting"]], best["steps"], rounds, every=1, level=level)[0]
         row["methods"][method] = {
-            "setting": dict(
-                zip(("rate", "proximal", "server", "steps"), (*best["setting"], best["steps"]), strict=True)
-            ),
+            "setting": dict(zip(SETTING, (*best["setting"], best["steps"]), strict=True)),
+            "edges": best["edges"],
             "rounds": [first(curve, level)],
             "curve": [list(range(1, len(curve) + 1)), curve.tolist()],
             "end": [float(curve[-1]) / CASES[name].best],
@@ -184,7 +209,7 @@ def paper(name: str, seeds: int, rounds: int) -> dict:
         print(
             name,
             method,
-            *(row["methods"][method][part] for part in ("setting", "rounds", "end")),
+            *(row["methods"][method][part] for part in ("setting", "edges", "rounds", "end")),
             flush=True,
         )
     tried = {}
@@ -197,13 +222,34 @@ def paper(name: str, seeds: int, rounds: int) -> dict:
     best = min(tried, key=lambda damping: np.nan_to_num(tried[damping][-1], nan=np.inf))
     row["methods"]["newton"] = {
         "setting": {"damping": best},
+        "edges": ["damping"] if best in (min(DAMPINGS), max(DAMPINGS)) else [],
         "rounds": [first(tried[best], level)],
         "curve": [list(range(1, NEWTON_ROUNDS + 1)), tried[best].tolist()],
         "end": [float(tried[best][-1]) / CASES[name].best],
         "bytes": 8 * q,
     }
-    print(name, "newton", best, row["methods"]["newton"]["end"], flush=True)
+    print(name, "newton", best, row["methods"]["newton"]["rounds"], row["methods"]["newton"]["end"], flush=True)
+    row["methods"]["local"] = min(
+        (local_rounds(problem, starts[0], sites, row["best"], level, *how) for how in LOCAL),
+        key=lambda found: (found["rounds"][0] or np.inf, found["end"]),
+    )
     return row
+
+
+def local_rounds(problem, params, sites, best, level, steps, batch_size, gradients) -> dict:
+    """One setting of local rounds."""
+    how = scax.federated.Local(steps=steps, batch_size=batch_size, gradients=gradients)
+    run = scax.federated.simulate(problem, params, sites, rounds=LOCAL_ROUNDS, scheme="local", local=how)
+    curve, q = run.history["objective"], problem.layout(params).size
+    found = {
+        "setting": {"steps": steps, "batch_size": batch_size, "gradients": gradients},
+        "rounds": [first(curve, level)],
+        "curve": [list(range(1, len(curve) + 1)), curve.tolist()],
+        "end": [float(curve[-1]) / best],
+        "bytes": (12 if gradients else 8) * q,
+    }
+    print("local", *(found[part] for part in ("setting", "rounds", "end")), flush=True)
+    return found
 
 
 def robust(rounds: int = 30) -> dict:
@@ -231,21 +277,30 @@ def digits() -> dict:
     problem = scax.Problem(net.apply, scax.Softmax(), scax.L2(1e-4))
     sites = cut(x, y, centered @ np.linalg.svd(centered, full_matrices=False)[2][0])
     params = net.init(jax.random.key(0))
-    best = tune(problem, params, sites, [(rate, 0.0, 0.0) for rate in RATES[1:]], DIGITS_STEPS, DIGITS_ROUNDS)
+    best = tune(problem, params, sites, [(rate, 0.0, 0.0) for rate in DIGITS_RATES], DIGITS_STEPS, DIGITS_ROUNDS)
     curve = race(problem, params, sites, [best["setting"]], best["steps"], DIGITS_ROUNDS, every=1)[0]
     print("digits fedavg", best, flush=True)
     tried = {}
-    for steps in DIGITS_STEPS:
-        how = scax.federated.Local(steps=steps)
+    for steps, gradients in DIGITS_LOCAL:
+        how = scax.federated.Local(steps=steps, gradients=gradients)
         run = scax.federated.simulate(problem, params, sites, rounds=DIGITS_ROUNDS // 2, scheme="local", local=how)
-        tried[steps] = run.history["objective"]
-        print("digits local", steps, first(tried[steps], curve[-1]), tried[steps][[-6, -1]], flush=True)
-    steps = min(tried, key=lambda steps: (first(tried[steps], curve[-1]) or np.inf, tried[steps][-1]))
+        curve_here = run.history["objective"]
+        reached = first(curve_here, curve[-1])
+        tried[steps, gradients] = {
+            "setting": {"steps": steps, "batch_size": 32, "gradients": gradients},
+            "curve": curve_here.tolist(),
+            "reached": reached,
+        }
+        print("digits local", steps, gradients, reached, curve_here[[-6, -1]], flush=True)
     return {
         "weights": problem.layout(params).size,
-        "fedavg": {"setting": {"rate": best["setting"][0], "steps": best["steps"]}, "curve": curve.tolist()},
-        "local": {"setting": {"steps": steps, "batch_size": 32}, "curve": tried[steps].tolist()},
-        "reached": {steps: first(found, curve[-1]) for steps, found in tried.items()},
+        "fedavg": {
+            "setting": {"rate": best["setting"][0], "steps": best["steps"]},
+            "edges": best["edges"],
+            "curve": curve.tolist(),
+        },
+        "local": min(tried.values(), key=lambda found: (found["reached"] or np.inf, found["curve"][-1])),
+        "tried": [{name: found[name] for name in ("setting", "reached")} for found in tried.values()],
         "of": DIGITS_ROUNDS,
     }
 

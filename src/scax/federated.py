@@ -14,10 +14,12 @@ from ._text import printable
 from .cluster.exact import ExactRounds
 from .cluster.local import LocalRounds, LocalSites
 from .cluster.sites import Sites, admit
+from .cluster.statistics import Reason
 from .cluster.statistics import Statistics as Statistics
 from .cluster.statistics import refuse_statistics as refuse_statistics
 from .cluster.statistics import site_statistics as site_statistics
 from .problem import Problem
+from .regularizers.l2 import L2
 from .sca import SCA, check_sca
 from .status import Status
 from .training import engine
@@ -37,12 +39,20 @@ class Local:
     batch_size  rows of each, at most
     carry       β of the server's own step, at most; 0: plain averaging
     method      the SCA that sites step with; None: its defaults
+    gradients   sites send the gradients of all their rows, too, Q more numbers, and the server steps along their mean:
+                where sites are very unlike, so that the mean of their steps leads astray. Penalties with zeros need
+                them; None: for these alone
+
+    >>> how = scax.federated.Local(steps=5, batch_size=16)
+    >>> sites = [(x[:20], y[:20]), (x[20:], y[20:])]
+    >>> result = scax.federated.simulate(problem, params, sites, rounds=3, scheme="local", local=how)
     """
 
     steps: int = 10
     batch_size: int = 32
     carry: float = 0.9
     method: SCA | None = None
+    gradients: bool | None = None
 
     def __post_init__(self):
         checks.whole_number("steps", self.steps, 1)
@@ -50,11 +60,19 @@ class Local:
         checks.number("carry", self.carry, lambda v: (v >= 0) & (v < 1), "a number from 0 to below 1")
         if self.method is not None:
             check_sca(self.method)
+        if self.gradients not in (None, True, False):
+            raise TypeError(f"gradients must be True, False or None, got {self.gradients!r}.")
 
     def rounds(self, problem: Problem, sites: int) -> LocalRounds:
         """The method of the server."""
-        method = SCA(problem) if self.method is None else dataclasses.replace(self.method, problem=problem)
-        return LocalRounds(problem, method, self.carry, sites, self.steps, self.batch_size)
+        if self.gradients is False and not problem.regularizer.is_smooth:
+            raise ValueError("gradients=False: the server needs them for a penalty with zeros; leave it out.")
+        smooth = problem
+        if not problem.regularizer.is_smooth:
+            smooth = dataclasses.replace(problem, regularizer=L2(problem.regularizer.ridge))
+        method = SCA(smooth) if self.method is None else dataclasses.replace(self.method, problem=smooth)
+        gradients = not problem.regularizer.is_smooth or bool(self.gradients)
+        return LocalRounds(problem, method, self.carry, sites, self.steps, self.batch_size, gradients)
 
 
 def _method(
@@ -145,11 +163,11 @@ def simulate(
         for record in part.records:
             for name, value in record.items():
                 history.setdefault(name, []).append(float(value))
-    for name, refused in zip(admitted, np.asarray(carry.state.refused), strict=True):
+    state = carry.state
+    for name, refused, reason in zip(admitted, np.asarray(state.refused), np.asarray(state.reason), strict=True):
         if refused:
             warnings.warn(
-                f"site {printable(str(name))} was left out of {refused} rounds: its sums were not finite, or not "
-                "those of rows.",
+                f"site {printable(str(name))} was left out of {refused} rounds: {Reason(int(reason)).message}",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -9,10 +9,10 @@ import pytest
 
 import scax
 from scax.cluster import flower
-from scax.cluster.exact import ExactRounds
-from scax.cluster.local import LocalSites, site_update
+from scax.cluster.exact import DAMPING, ExactRounds
+from scax.cluster.local import LocalSites, prox_step, site_update
 from scax.cluster.sites import Sites
-from scax.cluster.statistics import Statistics, numbers_sent, refuse_statistics, site_statistics
+from scax.cluster.statistics import Reason, Statistics, numbers_sent, refuse_statistics, site_statistics
 from scax.linearize.network import NetworkFunction
 
 NET = scax.MLP((3, 4, 1))
@@ -42,7 +42,7 @@ def flat(params):
 def test_the_step_on_the_sums_of_ten_sites_is_the_step_on_all_rows(dtype):
     x, y = rows(dtype)
     ours = scax.federated.simulate(PROBLEM, start(dtype), unlike_sites(x, y), rounds=2)
-    method = scax.SCA(PROBLEM, solver="weight-space")
+    method = scax.SCA(PROBLEM, solver="weight-space", damping=DAMPING)
     judge = scax.train(method, start(dtype), (x, y), steps=1, batch_size=None)
     w, exact, before = flat(ours.params), flat(judge.params), flat(start(dtype))
     assert np.linalg.norm(exact - before) > 0.1  # a step was taken
@@ -53,7 +53,9 @@ def test_the_step_on_the_sums_of_ten_sites_is_the_step_on_all_rows(dtype):
 def test_rounds_go_on_as_the_steps_on_all_rows_do(x64):
     x, y = rows(np.float64)
     ours = scax.federated.simulate(PROBLEM, start(np.float64), unlike_sites(x, y), rounds=9)
-    judge = scax.train(scax.SCA(PROBLEM), start(np.float64), (x, y), steps=8, batch_size=None, records=range(1, 9))
+    judge = scax.train(
+        scax.SCA(PROBLEM, damping=DAMPING), start(np.float64), (x, y), steps=8, batch_size=None, records=range(1, 9)
+    )
     np.testing.assert_allclose(ours.history["objective"][1:], judge.history["objective"], rtol=1e-7)
     assert np.all(ours.history["answered"] == 10)
     q = flat(ours.params).size
@@ -143,6 +145,115 @@ def test_the_server_says_why_it_cannot_add_what_a_site_sent():
     assert "not finite" in reason(loss=jnp.asarray(jnp.nan))
     assert "float16" in reason(gradient=sent.gradient.astype(jnp.float16))
     assert "positive semidefinite" in reason(hessian=-sent.hessian)
+    assert "symmetric" in reason(hessian=sent.hessian + jnp.triu(jnp.ones_like(sent.hessian), 1))
+    assert "no rows" in reason(rows=jnp.asarray(0.0))
+    assert "square of their sum" in reason(squares=10 * sent.rows**2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"loss": lambda loss: -loss},
+        {"loss": lambda loss: loss / 100},
+        {"gradient": lambda b: 100 * b},
+        {"hessian": lambda a: a / 1e4},
+    ],
+)
+def test_sums_that_no_squares_could_have_are_refused(change, dtype):
+    """The squared loss of the linearized network cannot fall below zero, whatever the rows."""
+    x, y = rows(dtype, 20)
+    params = start(dtype)
+    layout = PROBLEM.layout(params)
+    network, w = NetworkFunction(PROBLEM, layout, ()), layout.flatten(params)
+    for count in (1, 2, 20):  # few rows: equality
+        sent = site_statistics(network, w, scax.Batch(x[:count], y[:count]), jnp.asarray(0))
+        assert refuse_statistics("A", sent, layout.size, dtype, squared=True) is None
+    (field, damage), *_ = change.items()
+    broken = dataclasses.replace(sent, **{field: damage(getattr(sent, field))})
+    assert refuse_statistics("A", broken, layout.size, dtype) is None  # of another loss they could be
+    assert "below 0" in str(refuse_statistics("A", broken, layout.size, dtype, squared=True))
+
+
+def all_sent(sites, params, changes):
+    """Statistics of all sites at the start, those of some changed."""
+    layout = PROBLEM.layout(params)
+    network, w = NetworkFunction(PROBLEM, layout, ()), layout.flatten(params)
+    sent = [site_statistics(network, w, scax.Batch(*site), jnp.asarray(0)) for site in sites]
+    for site, change in changes.items():
+        sent[site] = change(sent[site])
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *sent)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda sent: dataclasses.replace(sent, loss=1e6 * sent.loss, hessian=1e12 * sent.hessian), Reason.UNLIKE),
+        (lambda sent: dataclasses.replace(sent, loss=1e9 * sent.loss), Reason.UNLIKE),
+        (lambda sent: dataclasses.replace(sent, hessian=1e9 * sent.hessian), Reason.UNLIKE),
+        (lambda sent: dataclasses.replace(sent, rows=2 * sent.rows), Reason.OTHER_ROWS),
+        (lambda sent: dataclasses.replace(sent, loss=-sent.loss), Reason.NEGATIVE),
+    ],
+)
+def test_absurd_sums_are_refused_by_name_and_the_round_goes_on(change, reason):
+    x, y = rows(np.float32)
+    sites, params = unlike_sites(x, y), start(np.float32)
+    method, everyone = ExactRounds(PROBLEM, 10), jnp.ones(10, bool)
+    state, _ = jax.jit(method.receive)(method.init(params), all_sent(sites, params, {}), everyone)
+    assert not np.any(state.is_bad)
+    state, info = jax.jit(method.receive)(state, all_sent(sites, params, {4: change}), everyone)
+    assert (int(info.answered), int(info.left_out)) == (9, 1)
+    assert list(np.flatnonzero(state.is_bad)) == [4]
+    assert Reason(int(state.reason[4])) == reason
+    assert np.all(np.isfinite(state.w))
+
+
+def test_a_site_with_more_rows_than_can_be_is_refused():
+    """Its sums are a billion times those of its rows: the others' would vanish."""
+    x, y = rows(np.float32)
+    change = lambda sent: dataclasses.replace(jax.tree.map(lambda leaf: 1e9 * leaf, sent), squares=1e18 * sent.squares)
+    method, params = ExactRounds(PROBLEM, 10), start(np.float32)
+    sent = all_sent(unlike_sites(x, y), params, {4: change})
+    state, _ = jax.jit(method.receive)(method.init(params), sent, jnp.ones(10, bool))
+    assert [Reason(int(reason)) for reason in state.reason] == [Reason.UNLIKE if i == 4 else 0 for i in range(10)]
+
+
+def test_a_step_too_long_for_a_site_is_refused_before_the_site_is():
+    """Sums that are not finite once may be the trial weights' fault; twice they are the site's."""
+    x, y = rows(np.float32)
+    sites, params = unlike_sites(x, y), start(np.float32)
+    method, everyone = ExactRounds(PROBLEM, 10), jnp.ones(10, bool)
+    receive = jax.jit(method.receive)
+    state, _ = receive(method.init(params), all_sent(sites, params, {}), everyone)
+    fine = all_sent(sites, method.problem.layout(params).unflatten(method.trial(state), ()), {})
+    broken = dataclasses.replace(fine, loss=fine.loss.at[4].set(jnp.inf))
+    assert bool(receive(state, fine, everyone)[1].accepted)
+    once, info = receive(state, broken, everyone)
+    assert not bool(info.accepted)
+    assert float(jnp.linalg.norm(method.trial(once) - once.w)) < float(jnp.linalg.norm(method.trial(state) - state.w))
+    weights = method.problem.layout(params).unflatten(method.trial(once), ())
+    fine = all_sent(sites, weights, {})
+    twice, info = receive(once, dataclasses.replace(fine, loss=fine.loss.at[4].set(jnp.inf)), everyone)
+    assert bool(info.accepted)
+    assert int(twice.refused[4]) == 2
+
+
+def test_absurd_updates_of_local_rounds_are_refused():
+    x, y = rows(np.float32)
+    batches = [scax.Batch(*site) for site in unlike_sites(x, y)]
+    method = scax.federated.Local(steps=2, batch_size=8).rounds(PROBLEM, 10)
+    state = method.init(start(np.float32))
+    own = lambda site: method.prepare(batches[site])
+    answer = jax.jit(method.answer)
+    sent = [answer(start(np.float32), method.trial(state), own(i), state.count, jnp.asarray(i)) for i in range(10)]
+    sent = jax.tree.map(lambda *leaves: jnp.stack(leaves), *sent)
+    everyone = jnp.ones(10, bool)
+    state, _ = method.receive(state, sent, everyone)
+    sent = dataclasses.replace(
+        sent, delta=sent.delta.at[1].multiply(1e9), rows=sent.rows.at[2].set(7), loss=sent.loss.at[3].set(jnp.nan)
+    )
+    state, info = method.receive(state, sent, everyone)
+    assert int(info.records["left_out"]) == 3
+    assert [Reason(int(state.reason[i])) for i in (1, 2, 3)] == [Reason.UNLIKE, Reason.OTHER_ROWS, Reason.NOT_FINITE]
 
 
 @pytest.mark.parametrize("penalty", ["l1", "groups"])
@@ -153,7 +264,7 @@ def test_sparse_penalties_are_solved_at_the_server(penalty):
     sparse = scax.L1(0.1) if penalty == "l1" else scax.GroupLasso(0.1, scax.neuron_groups(params))
     problem = scax.Problem(NET.apply, scax.Squared(), sparse)
     result = scax.federated.simulate(problem, params, unlike_sites(x, y), rounds=2)
-    method = scax.SCA(problem, solver="semismooth").on_all_rows()
+    method = scax.SCA(problem, solver="semismooth", damping=DAMPING).on_all_rows()
     judge, _ = method.step(method.init(params), (x, y))
     w, exact = flat(result.params), flat(judge.params)
     assert np.linalg.norm(w - flat(params)) > 0.1  # a step was taken
@@ -202,6 +313,15 @@ def test_names_of_sites_in_warnings_are_no_escapes():
         ({"key": 3}, TypeError, "one random key"),
         ({"scheme": "exat"}, ValueError, "Did you mean 'exact'"),
         ({"local": scax.federated.Local()}, ValueError, "scheme='local'"),
+        (
+            {
+                "problem": scax.Problem(NET.apply, scax.Squared(), scax.L1(0.1)),
+                "scheme": "local",
+                "local": scax.federated.Local(gradients=False),
+            },
+            ValueError,
+            "gradients=False",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:site 0 is left out")
@@ -257,6 +377,61 @@ def test_local_rounds_with_missing_sites_lower_the_objective_and_carry_their_ste
     assert carried.history["objective"][-1] < 0.5 * carried.history["objective"][0]
     plain = run(local=dataclasses.replace(local, carry=0.0))
     assert np.linalg.norm(flat(plain.params) - flat(carried.params)) > 1e-2
+
+
+def test_equal_sites_draw_different_rows_in_their_own_processes():
+    """The key of a site is its number's, as in a simulation."""
+    x, y = rows(np.float32, 64)
+    method = scax.federated.Local(steps=2, batch_size=8).rounds(PROBLEM, 2)
+    state = method.init(start(np.float32))
+    answer = lambda site: method.answer(
+        start(np.float32), state.w, method.prepare(scax.Batch(x, y)), state.count, jnp.asarray(site)
+    )
+    assert np.linalg.norm(answer(0).delta - answer(1).delta) > 1e-3
+    simulated, _ = jax.jit(method.step)(
+        state, LocalSites.of([scax.Batch(x, y)] * 2, 8).batch(jnp.ones((1, 2), bool), 0)
+    )
+    np.testing.assert_allclose(simulated.w - state.w, (answer(0).delta + answer(1).delta) / 2, atol=2e-5)
+
+
+@pytest.mark.parametrize("penalty", ["l1", "groups"])
+def test_local_rounds_end_with_zeros_near_a_stationary_point(penalty):
+    x, y = rows(np.float32)
+    params = start(np.float32)
+    sparse = scax.L1(0.02) if penalty == "l1" else scax.GroupLasso(0.02, scax.neuron_groups(params))
+    problem = scax.Problem(NET.apply, scax.Squared(), sparse + scax.L2(1e-3))
+    local = scax.federated.Local(steps=5, batch_size=16)
+    result = scax.federated.simulate(problem, params, unlike_sites(x, y), rounds=120, scheme="local", local=local)
+    w = flat(result.params)
+    assert 0 < np.sum(w == 0) < w.size
+    ended = scax.finish(problem, result.params, (x, y))
+    assert problem.objective(result.params, x, y) < 1.05 * problem.objective(ended, x, y)
+    assert result.history["bytes_up"][0] == 10 * 4 * (2 * w.size + 2)
+
+
+def test_gradients_lead_where_the_mean_of_unlike_steps_does_not():
+    x, y = rows(np.float32)
+    run = lambda gradients: scax.federated.simulate(
+        PROBLEM,
+        start(np.float32),
+        unlike_sites(x, y),
+        rounds=60,
+        scheme="local",
+        local=scax.federated.Local(steps=5, batch_size=16, gradients=gradients),
+    )
+    assert run(True).history["objective"][-1] < 0.75 * run(False).history["objective"][-1]
+
+
+def test_the_server_of_local_rounds_solves_the_penalty():
+    """The minimizer of its model: the soft threshold, weight by weight."""
+    draw = np.random.default_rng(0)
+    x, slope = draw.normal(size=(2, 50))
+    curvature = draw.uniform(0.5, 2, 50)
+    w = prox_step(scax.L1(0.3), jnp.asarray(x), jnp.asarray(slope), jnp.asarray(-slope / curvature), jnp.asarray(1.0))
+    there = x - slope / curvature
+    wanted = np.sign(there) * np.maximum(np.abs(there) - 0.3 / curvature, 0)
+    np.testing.assert_allclose(w, wanted, atol=1e-4)
+    np.testing.assert_array_equal(w == 0, wanted == 0)
 
 
 def test_names_of_sites_do_not_speak_to_the_terminal():

@@ -27,6 +27,7 @@ from ..options import active_rules
 from ..problem import Problem
 from ..rules.acceptance import Trial
 from ..rules.base import Outcome, Reading, Seen
+from ..rules.damping import GainRatio
 from ..rules.rules import RuleStates
 from ..sca import SCA
 from ..solvers import Direct, Fista, Semismooth, Solver
@@ -35,7 +36,10 @@ from ..status import Status
 from ..surrogate.datafit import Datafit
 from ..surrogate.surrogate import Surrogate
 from .sites import Round, Sites
-from .statistics import Statistics, are_sound, numbers_sent, site_statistics
+from .statistics import Reason, Statistics, find_reasons, numbers_sent, site_statistics
+
+#: As with all rows in one place, and more of it at first: a refused step is a round lost.
+DAMPING = GainRatio(share=1e-2)
 
 
 @struct
@@ -47,6 +51,8 @@ class ServerState:
     known: Bool[Array, "sites"]  # it has answered once
     fresh: Bool[Array, "sites"]  # its model was made at w itself
     refused: Int[Array, "sites"]  # rounds in which its sums could not be right
+    reason: Int[Array, "sites"]  # why, the last time: a `Reason`
+    is_bad: Bool[Array, "sites"]  # they could not in the last round
     rules: RuleStates
     count: Int[Array, ""]
     frozen: tuple
@@ -95,6 +101,8 @@ class ExactRounds:
             known=no,
             fresh=no,
             refused=jnp.zeros(self.sites, jnp.int32),
+            reason=jnp.zeros(self.sites, jnp.int32),
+            is_bad=no,
             rules=rules.init(self._rules(), w),
             count=jnp.zeros((), jnp.int32),
             frozen=tuple(jnp.array(leaf) for leaf in layout.split(params)[1]),
@@ -103,6 +111,11 @@ class ExactRounds:
 
     def solution(self, state: ServerState) -> PyTree:
         return state.params
+
+    def objective(self, state: ServerState) -> Float[Array, ""]:
+        """U at w, as far as the sites have said."""
+        total = state.models.total()
+        return total.loss / jnp.where(total.rows > 0, total.rows, 1) + self.problem.regularizer.value(state.w)
 
     def step(self, state: ServerState, batch: Round) -> tuple[ServerState, RoundInfo]:
         """One round: where to go, what the sites say of it, and whether to stay there."""
@@ -127,7 +140,9 @@ class ExactRounds:
         """A site's rows, for its answers."""
         return Sites.of([batch])
 
-    def answer(self, params: PyTree, w: Float[Array, "q"], rows: Sites, count: Int[Array, ""]) -> Statistics:
+    def answer(
+        self, params: PyTree, w: Float[Array, "q"], rows: Sites, count: Int[Array, ""], site: Int[Array, ""]
+    ) -> Statistics:
         """What a site sends back, in its own process."""
         layout = self.problem.layout(params)
         network = NetworkFunction(self.problem, layout, layout.split(params)[1])
@@ -141,7 +156,7 @@ class ExactRounds:
 
     def _rules(self) -> rules.Rules:
         """Those of all rows in every batch."""
-        return active_rules(SCA(self.problem).on_all_rows())
+        return active_rules(SCA(self.problem, damping=DAMPING).on_all_rows())
 
 
 def propose(problem: Problem, active: rules.Rules, state: ServerState):
@@ -182,18 +197,21 @@ def solve(
 
 def receive(problem, active, state, delta, proposal, seen, solution, remembered, sent: Statistics, replied):
     """The state after a round in which the sites have sent their sums at w + δ."""
-    sound = are_sound(sent)
-    valid, bad = replied & sound, replied & ~sound
+    asked = dataclasses.replace(sent, rows=jnp.where(replied, sent.rows, 0))
+    reason = jnp.where(replied, find_reasons(asked, state.models, isinstance(problem.loss, Squared)), 0)
+    valid, bad = replied & (reason == 0), reason > 0
+    # numbers without bounds may come of a step too long: the first time, the step is refused, not the site
+    overflow = bad & state.known & ~state.is_bad & jnp.isin(reason, jnp.asarray([Reason.NOT_FINITE, Reason.UNLIKE]))
     sent = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(leaf), leaf, 0), sent)
     first, w, known = ~jnp.any(state.known), state.w, state.known
     trial_w = w + delta
-    moved = state.models.moved(delta)
-    at_trial = sent.chosen(valid, moved)
+    predictions = state.models.shift(delta)
+    at_trial = sent.where(valid, predictions)
 
     # the objective of the sites that were known before, those that did not answer by their models
     there = problem.regularizer.value(trial_w)
     mean = lambda models: (known @ models.loss) / jnp.maximum(known @ models.rows, 1e-30) + there
-    after, predicted = mean(at_trial), mean(moved)
+    after, predicted = jnp.where(jnp.any(overflow), jnp.inf, mean(at_trial)), mean(predictions)
     trial = Trial(
         solution.status, solution.optimality, jnp.linalg.norm(delta), jnp.linalg.norm(w),
         lambda: after, lambda: predicted, None,
@@ -202,11 +220,11 @@ def receive(problem, active, state, delta, proposal, seen, solution, remembered,
     accepted = (verdict.accepted | first) & jnp.any(valid)
     outcome = Outcome(state.count, accepted, trial.step_norm, seen.objective, trial.after, trial.predicted)
     remembered = rules.update(active, dataclasses.replace(remembered, acceptance=acceptance), outcome)
-    learned = ~first & jnp.any(valid)  # the first round tries no step, and one without answers says nothing of it
-    remembered = jax.tree.map(lambda new, old: jnp.where(learned, new, old), remembered, state.rules)
+    informative = ~first & jnp.any(valid)  # the first round tries no step, and one without answers says nothing of it
+    remembered = jax.tree.map(lambda new, old: jnp.where(informative, new, old), remembered, state.rules)
 
     # a refused step still tells of a site whose model is old: seen back from w + δ
-    stayed = sent.moved(-delta).chosen(valid & ~state.fresh, state.models)
+    stayed = sent.shift(-delta).where(valid & ~state.fresh, state.models)
     pick = lambda a, b: jax.tree.map(lambda a, b: jnp.where(accepted, a, b), a, b)
     following = dataclasses.replace(
         state,
@@ -215,6 +233,8 @@ def receive(problem, active, state, delta, proposal, seen, solution, remembered,
         known=known | valid,
         fresh=jnp.where(accepted, valid, state.fresh),
         refused=state.refused + bad,
+        reason=jnp.where(bad, reason, state.reason),
+        is_bad=bad,
         rules=remembered,
         count=state.count + 1,
     )

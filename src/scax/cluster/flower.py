@@ -16,9 +16,11 @@ from jaxtyping import PyTree
 
 from .._extras import required_by
 from .._text import printable
-from .exact import ExactRounds
+from ..losses import Squared
+from ..status import Status
+from .exact import ExactRounds, RoundInfo
 from .local import LocalRounds, Update
-from .statistics import Statistics, pack, refuse_statistics, unpack
+from .statistics import Reason, Statistics, pack, refuse_statistics, unpack
 
 #: Seconds between two looks at who is there, while sites are awaited.
 PAUSE = 0.5
@@ -40,8 +42,9 @@ def make_client_app(method: ExactRounds | LocalRounds, params: PyTree, load: Cal
         sent = _arrays(message.content["arrays"])
         if context.node_id not in rows:
             rows[context.node_id] = method.prepare(method.problem.ready(params, load(context)))
-        found = answer(params, jnp.asarray(sent["w"]), rows[context.node_id], jnp.asarray(sent["round"]))
-        arrays = pack(found) if isinstance(found, Statistics) else _fields(found)
+        number = (jnp.asarray(sent[name]) for name in ("round", "site"))
+        sums = answer(params, jnp.asarray(sent["w"]), rows[context.node_id], *number)
+        arrays = pack(sums) if isinstance(sums, Statistics) else _fields(sums)
         name = str(context.node_config.get("name", context.node_config.get("partition-id", context.node_id)))
         content = RecordDict({"arrays": ArrayRecord(_record(arrays)), "site": ConfigRecord({"name": name})})
         return Message(content=content, reply_to=message)
@@ -50,7 +53,7 @@ def make_client_app(method: ExactRounds | LocalRounds, params: PyTree, load: Cal
 
 
 def make_strategy(method: ExactRounds | LocalRounds, params: PyTree) -> Any:
-    """A flwr Strategy for `method.sites` sites, with `arrays` to start from, `params` and `history`."""
+    """A flwr Strategy for `method.sites` sites, with `arrays` to start from, `params`, `history` and `status`."""
     with required_by("scax.federated.strategy"):
         from flwr.serverapp.strategy import Strategy
     server = Server(method, params)
@@ -71,7 +74,13 @@ def make_strategy(method: ExactRounds | LocalRounds, params: PyTree) -> Any:
         def history(self):
             return {name: np.asarray(values) for name, values in server.history.items()}
 
+        @property
+        def status(self):
+            return server.status
+
         def configure_train(self, server_round, arrays, config, grid):
+            if server_round == 1:
+                server.begin(_arrays(arrays))
             return server.messages(grid)
 
         def aggregate_train(self, server_round, replies):
@@ -95,15 +104,29 @@ class Server:
     def __init__(self, method: ExactRounds | LocalRounds, params: PyTree):
         self.method, self.state = method, method.init(params)
         self.trial, self.receive = jax.jit(method.trial), jax.jit(method.receive)
+        self.objective = jax.jit(method.objective)
         self.places: dict[int, int] = {}  # node → site
         self.history: dict[str, list[float]] = {}
+        self.status = "steps"
+
+    def begin(self, arrays: dict[str, np.ndarray]) -> None:
+        """From the weights that the run was started with."""
+        w = self.state.w
+        if (given := arrays.get("w")) is None or given.shape != w.shape or given.dtype != w.dtype:
+            raise ValueError("initial_arrays are not this network's: give the strategy's own arrays.")
+        if not np.array_equal(given, w):
+            self.state = self.method.init(self.state.layout.unflatten(jnp.asarray(given), self.state.frozen))
+            self.status = "steps"
 
     def messages(self, grid: Any) -> Iterable[Any]:
-        """The weights to answer at, for every site that is there; the first round waits for all."""
+        """The weights to answer at, for every site that is there; the first round waits for all. None after the end:
+        Flower's rounds cannot be cut short, but these cost nothing."""
         import time
 
         from flwr.app import Message, MessageType, RecordDict
 
+        if self.status != "steps":
+            return []
         here = list(grid.get_node_ids())
         while not self.places and len(here) < self.method.sites:
             time.sleep(PAUSE)
@@ -112,16 +135,23 @@ class Server:
             if node not in self.places and len(self.places) < self.method.sites:
                 self.places[node] = len(self.places)
         arrays = {"w": np.asarray(self.trial(self.state)), "round": np.asarray(self.state.count)}
-        content = RecordDict({"arrays": _to_record(arrays)})
-        to = [node for node in here if node in self.places]
-        return [Message(content=content, message_type=MessageType.TRAIN, dst_node_id=node) for node in to]
+        messages = []
+        for node in here:
+            if node in self.places:
+                own = _to_record(arrays | {"site": np.asarray(self.places[node], np.int32)})
+                content = RecordDict({"arrays": own})
+                messages.append(Message(content=content, message_type=MessageType.TRAIN, dst_node_id=node))
+        return messages
 
     def take(self, replies: Iterable[Any]) -> tuple[Any, Any]:
         """The answers, added up: (the weights, what the round reports)."""
         from flwr.app import MetricRecord
 
         w = self.state.w
+        if self.status != "steps":
+            return _to_record({"w": np.asarray(w)}), None
         sent, answered = [self.method.nothing(w)] * self.method.sites, np.zeros(self.method.sites, bool)
+        names: dict[int, str] = {}  # of sites whose answers have the right form
         for reply in replies:
             place = self.places[reply.metadata.src_node_id]
             if reply.has_error():
@@ -129,12 +159,20 @@ class Server:
                 continue
             answered[place] = True
             try:
-                sent[place] = self.read(str(reply.content["site"]["name"]), _arrays(reply.content["arrays"]))
+                name = str(reply.content["site"]["name"])
+                sent[place] = self.read(name, _arrays(reply.content["arrays"]))
+                names[place] = name
             except (KeyError, TypeError, ValueError) as error:
                 _warn(f"left out of a round: {error}")
         together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *sent)
         self.state, info = self.receive(self.state, together, jnp.asarray(answered))
-        values = {name: float(value) for name, value in info.records.items()}
+        for place, name in names.items():
+            if self.state.is_bad[place]:
+                _warn(f"left out of a round: site {name}: {Reason(int(self.state.reason[place])).message}")
+        if isinstance(info, RoundInfo) and bool(info.is_end):
+            self.status = Status(int(info.status)).name.lower()
+        values = {"objective": self.objective(self.state)} | info.records
+        values = {name: float(value) for name, value in values.items()}
         for name, value in values.items():
             self.history.setdefault(name, []).append(value)
         return _to_record({"w": np.asarray(self.state.w)}), MetricRecord(dict(values))
@@ -142,25 +180,25 @@ class Server:
     def read(self, name: str, arrays: dict[str, np.ndarray]) -> Statistics | Update:
         """What a site sent; ValueError with its name where the server cannot use it."""
         w = self.state.w
-        wanted = self.method.nothing(w)
-        if missing := [f.name for f in dataclasses.fields(wanted) if f.name not in arrays]:
+        wanted = _fields(self.method.nothing(w))
+        if missing := [part for part in wanted if part not in arrays]:
             raise ValueError(f"site {name}: it sent no {missing[0]}.")
         if isinstance(self.method, ExactRounds):
-            found = unpack(arrays, w.shape[0])
-            if reason := refuse_statistics(name, found, w.shape[0], w.dtype):
+            sums = unpack(arrays, w.shape[0])
+            squared = isinstance(self.method.problem.loss, Squared)
+            if reason := refuse_statistics(name, sums, w.shape[0], w.dtype, squared=squared):
                 raise ValueError(reason)
-            return jax.tree.map(jnp.asarray, found)
-        for part, like in _fields(wanted).items():
+            return jax.tree.map(jnp.asarray, sums)
+        for part, like in wanted.items():
             if arrays[part].shape != like.shape or arrays[part].dtype != like.dtype:
                 raise ValueError(f"site {name}: its {part} is {arrays[part].dtype}{list(arrays[part].shape)}.")
-        found = Update(**{part: jnp.asarray(arrays[part]) for part in _fields(wanted)})
-        if not bool(found.is_sound):
-            raise ValueError(f"site {name}: its update is not finite, or it has no rows.")
-        return found
+        nothing = self.method.nothing(w)
+        return dataclasses.replace(nothing, **{part: jnp.asarray(arrays[part]) for part in wanted})
 
 
-def _fields(update: Any) -> dict[str, np.ndarray]:
-    return {field.name: np.asarray(getattr(update, field.name)) for field in dataclasses.fields(update)}
+def _fields(sums: Any) -> dict[str, np.ndarray]:
+    values = {field.name: getattr(sums, field.name) for field in dataclasses.fields(sums)}
+    return {name: np.asarray(value) for name, value in values.items() if value is not None}
 
 
 def _record(arrays: dict[str, np.ndarray]) -> dict[str, Any]:

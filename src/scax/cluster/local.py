@@ -8,6 +8,14 @@ came.
 
 The carried step is a memory of what all sites did in the rounds before. A site that does not answer is left out of the
 mean; its share of the objective is the one it reported last.
+
+Sites that are unlike pull apart, and the mean of their steps vanishes elsewhere than the gradient does. With
+`gradients` they send their gradients g_c at x, too; with ḡ and δ̄ the means, R's ridge included in ḡ,
+
+    w_{t+1} = argmin_w  ḡᵀ(w − x) + ½(w − x)ᵀD(w − x) + nonsmooth(w),     D_i = −b ḡ_i/δ̄_i, within bounds
+
+stands still at stationary points of the whole objective alone. b doubles where the objective rises. A penalty with
+zeros is always solved so, by the server: a mean of sparse steps is not sparse. Sites then step on R's ridge alone.
 """
 
 import dataclasses
@@ -23,11 +31,13 @@ from .._struct import Number, static, struct
 from ..batch import Batch
 from ..layout import Layout
 from ..problem import Problem
+from ..regularizers.base import Regularizer
 from ..sca import SCA
 from ..training import engine
 from ..training.evaluation import evaluate
 from ..training.feed import EqualBatches
 from .sites import draw_answers, weight_dtype
+from .statistics import Reason, all_finite, are_unlike, first_reason, have_other_rows
 
 
 @struct
@@ -37,23 +47,40 @@ class Update:
     rows: Float[Array, "*sites"]  # n
     loss: Float[Array, "*sites"]  # its average at x
     delta: Float[Array, "*sites q"]  # δ_c
+    gradient: Float[Array, "*sites q"] | None  # of that average, at x; None where no penalty needs it
 
-    @property
-    def is_sound(self) -> Bool[Array, "*sites"]:
-        """Whether the server can use it."""
-        finite = jnp.isfinite(self.rows) & jnp.isfinite(self.loss) & jnp.all(jnp.isfinite(self.delta), axis=-1)
-        return finite & (self.rows > 0)
+
+def find_update_reasons(sent: Update, before: Float[Array, "sites"]) -> Int[Array, "sites"]:
+    """Whether the server can use what each site sent: the number of a `Reason`, 0 where it can; n `before`."""
+    reason = first_reason(
+        (Reason.NOT_FINITE, ~all_finite(sent)),
+        (Reason.NO_ROWS, ~(sent.rows > 0)),
+        (Reason.OTHER_ROWS, have_other_rows(sent.rows, before)),
+    )
+    sizes = [sent.rows, sent.loss, jnp.linalg.norm(sent.delta, axis=-1)]
+    if sent.gradient is not None:
+        sizes.append(jnp.linalg.norm(sent.gradient, axis=-1))
+    unlike = jnp.any(jnp.stack([are_unlike(size, reason == 0) for size in sizes]), axis=0)
+    return jnp.where(unlike, Reason.UNLIKE.value, reason)
 
 
 def site_update(
-    method: SCA, layout: Layout, frozen: tuple, x: Float[Array, "q"], own: EqualBatches, steps: int, key: Array
+    method: SCA,
+    layout: Layout,
+    frozen: tuple,
+    x: Float[Array, "q"],
+    own: EqualBatches,
+    steps: int,
+    key: Array,
+    with_gradient: bool = False,
 ) -> Update:
     """What a site computes: `steps` of the method on batches of its own rows, from the weights it was sent."""
-    params = layout.unflatten(x, frozen)
-    carry = engine.begin(method, method.init(params), own, own.start(key))
+    carry = engine.begin(method, method.init(layout.unflatten(x, frozen)), own, own.start(key))
     carry, _ = engine.advance(method, carry, own, np.full(1, steps, np.int32), np.int32(steps))
     ended = layout.flatten(method.solution(carry.state))
-    return Update(jnp.sum(own.weight), evaluate(method.problem, params, own.data, penalty=False), ended - x)
+    average = lambda x: evaluate(method.problem, layout.unflatten(x, frozen), own.data, penalty=False)
+    loss, gradient = jax.value_and_grad(average)(x) if with_gradient else (average(x), None)
+    return Update(jnp.sum(own.weight), loss, ended - x, gradient)
 
 
 @struct
@@ -66,7 +93,10 @@ class LocalState:
     rows: Float[Array, "sites"]  # 0 of a site that has not answered yet
     objective: Float[Array, ""]  # at the weights sent last
     since: Int[Array, ""]  # k
+    boost: Float[Array, ""]  # b
     refused: Int[Array, "sites"]
+    reason: Int[Array, "sites"]  # why, the last time: a `Reason`
+    is_bad: Bool[Array, "sites"]  # in the last round
     count: Int[Array, ""]
     frozen: tuple
     layout: Layout = static()
@@ -87,14 +117,15 @@ class LocalInfo:
 class LocalRounds:
     """`init`, `step` and `solution` like SCA's; a step is a round, its batch a `LocalRound`."""
 
-    solves_prox: ClassVar[bool] = False
+    solves_prox: ClassVar[bool] = True
 
     problem: Problem
-    local: SCA  # the method of the sites
+    local: SCA  # the method of the sites: of a problem without the part of R that the server solves
     most: Number  # β at most
     sites: int = static()
     steps: int = static()  # of a site in a round
     batch_size: int = static()
+    gradients: bool = static()  # sites send theirs
 
     def init(self, params: PyTree) -> LocalState:
         layout = self.problem.layout(params)
@@ -107,7 +138,10 @@ class LocalRounds:
             rows=none,
             objective=jnp.full((), jnp.inf, w.dtype),
             since=zero,
+            boost=jnp.ones((), w.dtype),
             refused=jnp.zeros(self.sites, jnp.int32),
+            reason=jnp.zeros(self.sites, jnp.int32),
+            is_bad=jnp.zeros(self.sites, bool),
             count=zero,
             frozen=tuple(jnp.array(leaf) for leaf in layout.split(params)[1]),
             layout=layout,
@@ -116,17 +150,21 @@ class LocalRounds:
     def solution(self, state: LocalState) -> PyTree:
         return state.params
 
+    def objective(self, state: LocalState) -> Float[Array, ""]:
+        """U at the weights that were sent last, as far as the sites have said."""
+        return state.objective
+
     def step(self, state: LocalState, batch: "LocalRound") -> tuple[LocalState, LocalInfo]:
         """One round: what is sent, what the sites make of it, and their mean."""
-        x = start_of_round(state, self.most)
-        key = jax.random.fold_in(jax.random.key(0), state.count)
-        keys = jax.vmap(lambda site: jax.random.fold_in(key, site))(jnp.arange(self.sites))
-        one = lambda own: site_update(self.local, state.layout, state.frozen, x, own[0], self.steps, own[1])
-        return merge_updates(self.problem, state, x, jax.lax.map(one, (batch.rows, keys)), batch.answered)
+        x = self.trial(state)
+        one = lambda own: self._answer(state.layout, state.frozen, x, own[0], state.count, own[1])
+        sent = jax.lax.map(one, (batch.rows, jnp.arange(self.sites)))
+        return merge_updates(self.problem, state, x, sent, batch.answered)
 
     def trial(self, state: LocalState) -> Float[Array, "q"]:
-        """What the server sends, where the sites are other processes."""
-        return start_of_round(state, self.most)
+        """x, which the server sends."""
+        carry = jnp.minimum(self.most, state.since / (state.since + 3))
+        return self.problem.regularizer.project(state.w + carry * (state.w - state.before))
 
     def receive(self, state: LocalState, sent: Update, answered: Bool[Array, "sites"]) -> tuple[LocalState, LocalInfo]:
         """And what becomes of their answers."""
@@ -136,38 +174,45 @@ class LocalRounds:
         """A site's rows, for its answers."""
         return pad_rows(batch, self.batch_size)
 
-    def answer(self, params: PyTree, w: Float[Array, "q"], rows: EqualBatches, count: Int[Array, ""]) -> Update:
+    def answer(
+        self, params: PyTree, w: Float[Array, "q"], rows: EqualBatches, count: Int[Array, ""], site: Int[Array, ""]
+    ) -> Update:
         """What a site sends back, in its own process."""
         layout = self.problem.layout(params)
         frozen = tuple(jnp.array(leaf) for leaf in layout.split(params)[1])
-        key = jax.random.fold_in(jax.random.key(0), count)
-        return site_update(self.local, layout, frozen, w, rows, self.steps, key)
+        return self._answer(layout, frozen, w, rows, count, site)
+
+    def _answer(self, layout, frozen, w, rows, count, site) -> Update:
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), count), site)
+        return site_update(self.local, layout, frozen, w, rows, self.steps, key, self.gradients)
 
     def nothing(self, w: Float[Array, "q"]) -> Update:
         """What stands for a site that sent nothing of use."""
         zero = jnp.zeros((), w.dtype)
-        return Update(zero, zero, jnp.zeros_like(w))
-
-
-def start_of_round(state: LocalState, most: Number) -> Float[Array, "q"]:
-    """x, which the server sends."""
-    return state.w + jnp.minimum(most, state.since / (state.since + 3)) * (state.w - state.before)
+        return Update(zero, zero, jnp.zeros_like(w), jnp.zeros_like(w) if self.gradients else None)
 
 
 def merge_updates(
     problem: Problem, state: LocalState, x: Float[Array, "q"], sent: Update, answered: Bool[Array, "sites"]
 ) -> tuple[LocalState, LocalInfo]:
     """The state after a round in which the sites sent their updates from x."""
-    valid, bad = answered & sent.is_sound, answered & ~sent.is_sound
+    reason = jnp.where(answered, find_update_reasons(sent_by(sent, answered), state.rows), 0)
+    valid, bad = answered & (reason == 0), reason > 0
     share = jnp.where(valid, sent.rows, 0)
     total = jnp.sum(share)
-    delta = jnp.where(valid[:, None], sent.delta, 0)
-    delta = share @ delta / jnp.where(total > 0, total, 1)
+    mean = lambda leaf: share @ jnp.where(valid[:, None], leaf, 0) / jnp.where(total > 0, total, 1)
+    delta = mean(sent.delta)
 
     rows, loss = jnp.where(valid, sent.rows, state.rows), jnp.where(valid, sent.loss, state.loss)
     objective = rows @ loss / jnp.maximum(jnp.sum(rows), 1e-30) + problem.regularizer.value(x)
     rose = ~(objective <= state.objective)
-    w = jnp.where(total > 0, x + delta, state.w)
+    boost = jnp.where(rose & (state.count > 0), 2 * state.boost, jnp.maximum(0.9 * state.boost, 1))
+    if sent.gradient is None:
+        ended = x + delta
+    else:
+        slope = mean(sent.gradient) + problem.regularizer.ridge * x
+        ended = prox_step(problem.regularizer.majorizer(x), x, slope, delta, boost)
+    w = jnp.where(total > 0, ended, state.w)
     following = dataclasses.replace(
         state,
         w=w,
@@ -176,7 +221,10 @@ def merge_updates(
         rows=rows,
         objective=jnp.where(jnp.isfinite(objective), objective, state.objective),
         since=jnp.where(rose, 0, state.since + 1),
+        boost=boost,
         refused=state.refused + bad,
+        reason=jnp.where(bad, reason, state.reason),
+        is_bad=bad,
         count=state.count + 1,
     )
     size, q = jnp.dtype(w.dtype).itemsize, w.shape[0]
@@ -186,10 +234,46 @@ def merge_updates(
             "answered": jnp.sum(valid),
             "left_out": jnp.sum(bad),
             "carried": number(~rose),
-            "bytes_up": number(size * (q + 2)) * jnp.sum(answered),
+            "bytes_up": number(size * (2 + q * (1 if sent.gradient is None else 2))) * jnp.sum(answered),
             "bytes_down": number(size * q) * answered.shape[0],
         }
     )
+
+
+#: D_i is at most so many times ‖ḡ‖/‖δ̄‖, and at least that divided by it: the minimizer is found in `PROX_STEPS`.
+SPREAD, PROX_STEPS = 3.0, 100
+
+
+def prox_step(
+    regularizer: Regularizer,
+    x: Float[Array, "q"],
+    slope: Float[Array, "q"],
+    delta: Float[Array, "q"],
+    boost: Float[Array, ""],
+) -> Float[Array, "q"]:
+    """argmin_w  slopeᵀ(w − x) + ½(w − x)ᵀD(w − x) + nonsmooth(w), by accelerated proximal steps of one size."""
+    tiny = jnp.finfo(x.dtype).tiny
+    middle = jnp.maximum(jnp.linalg.norm(slope), tiny) / jnp.maximum(jnp.linalg.norm(delta), tiny)
+    along = -slope * delta  # > 0 where sites went down
+    ratio = jnp.where(along > 0, slope**2 / jnp.where(along > 0, along, 1), jnp.inf)  # −slope/δ
+    curvature = boost * jnp.clip(ratio, middle / SPREAD, middle * SPREAD)
+    if regularizer.is_smooth:
+        return x - slope / curvature
+    largest = boost * middle * SPREAD
+    momentum = (1 - 1 / SPREAD) / (1 + 1 / SPREAD)  # √(least/largest) = 1/SPREAD
+
+    def step(_, pair):
+        w, before = pair
+        ahead = w + momentum * (w - before)
+        towards = ahead - (slope + curvature * (ahead - x)) / largest
+        return regularizer.prox_nonsmooth(towards, 1 / largest), w
+
+    return jax.lax.fori_loop(0, PROX_STEPS, step, (x, x))[0]
+
+
+def sent_by(sent: Update, answered: Bool[Array, "sites"]) -> Update:
+    """The same without the rows of sites that did not answer."""
+    return dataclasses.replace(sent, rows=jnp.where(answered, sent.rows, 0))
 
 
 @struct

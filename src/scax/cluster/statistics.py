@@ -9,6 +9,8 @@ step on their totals is the step on all rows. m is there for the damping alone (
 """
 
 import dataclasses
+import enum
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -45,13 +47,13 @@ class Statistics:
         return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), self)
 
     @exact
-    def moved(self, delta: Float[Array, "q"]) -> "Statistics":
+    def shift(self, delta: Float[Array, "q"]) -> "Statistics":
         """The same models seen from w + δ: where a site does not answer, its last model speaks for it."""
         curved = self.hessian @ delta  # Aδ
         loss = self.loss + self.gradient @ delta + curved @ delta / 2
         return Statistics(self.rows, self.squares, loss, self.gradient + curved, self.common, self.hessian)
 
-    def chosen(self, mask: Bool[Array, "sites"], others: "Statistics") -> "Statistics":
+    def where(self, mask: Bool[Array, "sites"], others: "Statistics") -> "Statistics":
         """These sums where the mask is True, and the others elsewhere."""
         wide = lambda leaf: mask.reshape(mask.shape + (1,) * (leaf.ndim - 1))
         return jax.tree.map(lambda a, b: jnp.where(wide(a), a, b), self, others)
@@ -107,24 +109,110 @@ def numbers_sent(weights: int) -> int:
     return weights * (weights + 1) // 2 + 2 * weights + 3
 
 
-def are_sound(sent: Statistics) -> Bool[Array, "sites"]:
-    """Whether the sums of each site can be those of rows: finite, of more than no rows, A positive semidefinite.
+#: A site whose numbers are so many times the median of all sites' is left out: in float32 the others' would vanish
+#: beside them.
+MOST_UNLIKE = 1e6
+#: How far sums that bound each other may miss their bounds by rounding.
+ROUNDING = 1e-2
 
-    A + εI has a Cholesky factor, ε being what rounding may take from A's smallest eigenvalue: Q · eps · tr A.
+
+class Reason(enum.IntEnum):
+    """Why the server leaves out what a site sent."""
+
+    NONE = 0
+    NOT_FINITE = 1
+    NO_ROWS = 2
+    WEIGHTS = 3
+    NOT_SEMIDEFINITE = 4
+    NEGATIVE = 5
+    OTHER_ROWS = 6
+    UNLIKE = 7
+
+    @property
+    def message(self) -> str:
+        return _MESSAGES[self]
+
+
+_MESSAGES = {
+    Reason.NONE: "nothing is wrong.",
+    Reason.NOT_FINITE: "it has values that are not finite.",
+    Reason.NO_ROWS: "it has no rows.",
+    Reason.WEIGHTS: "the squares of its rows' weights sum to more than the square of their sum.",
+    Reason.NOT_SEMIDEFINITE: "its hessian is not symmetric and positive semidefinite.",
+    Reason.NEGATIVE: "its loss is too small for its gradient and hessian: the squares of its rows would fall below 0.",
+    Reason.OTHER_ROWS: "its rows are not those it had before.",
+    Reason.UNLIKE: f"its numbers are more than {MOST_UNLIKE:,.0f} times the median of all sites'.",
+}
+
+
+def first_reason(*tests: tuple[Reason, Bool[Array, "sites"]]) -> Int[Array, "sites"]:
+    """The first that is true of each site, as a number."""
+    reason = jnp.zeros(tests[0][1].shape, jnp.int32)
+    for code, is_true in reversed(tests):
+        reason = jnp.where(is_true, code.value, reason)
+    return reason
+
+
+def all_finite(sent: Any) -> Bool[Array, "sites"]:
+    """Of a struct of arrays, each with a leading axis of sites."""
+    finite = [jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim))) for leaf in jax.tree.leaves(sent)]
+    return jnp.all(jnp.stack(finite), axis=0)
+
+
+def have_other_rows(rows: Float[Array, "sites"], before: Float[Array, "sites"]) -> Bool[Array, "sites"]:
+    """Whether sites that have answered before (n > 0) did so with other rows."""
+    return (before > 0) & ~(jnp.abs(rows - before) <= 1e-3 * before)
+
+
+def are_unlike(sizes: Float[Array, "sites"], valid: Bool[Array, "sites"]) -> Bool[Array, "sites"]:
+    """Whether a site's number is beyond those of the others; of two sites none can say which is wrong."""
+    median = jnp.nanmedian(jnp.where(valid, jnp.abs(sizes), jnp.nan))
+    return valid & (jnp.sum(valid) > 2) & (median > 0) & (jnp.abs(sizes) > MOST_UNLIKE * median)
+
+
+@exact
+def find_reasons(sent: Statistics, before: Statistics, squared: bool) -> Int[Array, "sites"]:
+    """Whether the sums of each site can be those of rows: the number of a `Reason`, 0 where they can.
+
+    A ≽ 0                     A + εI has a Cholesky factor, ε what rounding may take from its smallest eigenvalue
+    bᵀA⁺b ≤ 2 Σ v_i l_i       of the squared loss: Σ v_i l_i + bᵀδ + ½δᵀAδ are the squares of the linearized network
+    n                         as before, for sums at other weights are of the same rows
+    n, loss, ‖b‖, tr A        at most `MOST_UNLIKE` times the median of all sites', the last three for each row
     """
     q, dtype = sent.gradient.shape[-1], sent.gradient.dtype
-    finite = jnp.ones(sent.rows.shape, bool)
-    for leaf in jax.tree.leaves(sent):
-        finite = finite & jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))
+    finite = all_finite(sent)
+    sent = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(leaf), leaf, 0), sent)
     trace = jnp.trace(sent.hessian, axis1=-2, axis2=-1)
     slack = 8 * q * jnp.finfo(dtype).eps * jnp.abs(trace) + jnp.finfo(dtype).tiny
     root = jnp.linalg.cholesky(sent.hessian + slack[:, None, None] * jnp.eye(q, dtype=dtype))
-    positive = jnp.all(jnp.isfinite(root), axis=(1, 2)) & (trace >= 0)
-    return finite & positive & (sent.rows > 0) & (sent.squares > 0)
+    difference = jnp.max(jnp.abs(sent.hessian - jnp.swapaxes(sent.hessian, -1, -2)), axis=(1, 2))
+    positive = jnp.all(jnp.isfinite(root), axis=(1, 2)) & (trace >= 0) & (difference <= slack)
+    below = jnp.zeros(trace.shape, bool)
+    if squared:
+        part = jax.scipy.linalg.solve_triangular(root, sent.gradient[..., None], lower=True)[..., 0]
+        below = ~(jnp.sum(part**2, axis=-1) <= 2 * (1 + ROUNDING) * sent.loss)
+    own = first_reason(
+        (Reason.NOT_FINITE, ~finite),
+        (Reason.NO_ROWS, ~((sent.rows > 0) & (sent.squares > 0))),
+        (Reason.WEIGHTS, sent.squares > (1 + ROUNDING) * sent.rows**2),
+        (Reason.NOT_SEMIDEFINITE, ~positive),
+        (Reason.NEGATIVE, below),
+        (Reason.OTHER_ROWS, have_other_rows(sent.rows, before.rows)),
+    )
+    valid, n = own == 0, jnp.where(sent.rows > 0, sent.rows, 1)
+    sizes = (sent.rows, sent.loss / n, jnp.linalg.norm(sent.gradient, axis=-1) / n, trace / n)
+    unlike = jnp.any(jnp.stack([are_unlike(size, valid) for size in sizes]), axis=0)
+    return jnp.where(unlike, Reason.UNLIKE.value, own)
 
 
-def refuse_statistics(name: str, sent: Statistics, weights: int, dtype: np.dtype | type) -> str | None:
-    """None where a server with so many weights of this dtype can add the sums of a site, else the reason, by name."""
+def refuse_statistics(
+    name: str, sent: Statistics, weights: int, dtype: np.dtype | type, *, squared: bool = False
+) -> str | None:
+    """None where a server with so many weights of this dtype can add the sums of a site, else the reason, by name.
+
+    With `squared`, loss, gradient and hessian must fit each other as those of the squared loss do. What other sites
+    sent, and this one sent before, are looked at within the round.
+    """
     wanted = {"rows": (), "squares": (), "loss": (), "gradient": (weights,), "common": (weights,)}
     for field, shape in (wanted | {"hessian": (weights, weights)}).items():
         array = getattr(sent, field)
@@ -134,6 +222,7 @@ def refuse_statistics(name: str, sent: Statistics, weights: int, dtype: np.dtype
             return f"site {name}: its {field} is {np.asarray(array).dtype}, and the weights are {np.dtype(dtype)}."
         if not np.all(np.isfinite(array)):
             return f"site {name}: its {field} has values that are not finite."
-    if not bool(are_sound(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], sent))[0]):
-        return f"site {name}: its hessian is not positive semidefinite, or it has no rows."
-    return None
+    alone = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], sent)
+    nothing_before = jax.tree.map(jnp.zeros_like, alone)
+    reason = Reason(int(find_reasons(alone, nothing_before, squared)[0]))
+    return f"site {name}: {reason.message}" if reason else None
