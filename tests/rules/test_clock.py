@@ -1,6 +1,7 @@
 """The clock that tells noise from signal: on sequences made by hand, and in small trainings."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +42,12 @@ def test_it_runs_with_the_steps_on_a_flat_sequence():
     assert time[-1] > 370
     assert stillness[-1] < 0.1
     assert multiplier[-1] > 0.6
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_noise_explains_is_no_fall(seed):
+    """Batches whose objectives differ by a factor of e: the two means differ, by less than their error."""
+    assert read(noise(400, 1.0, seed))[-1, 0] > 375
 
 
 def test_it_stands_still_while_fresh_batches_improve():
@@ -147,6 +154,21 @@ def test_a_noisy_problem_is_not_spoilt(x64):
     best, result = objective(data, 1000)
     assert best < 1.01 * counted
     assert result.history["clock"][-1] > 600
+
+
+@pytest.mark.parametrize("sign", [1, -1], ids=["positive", "negative"])
+def test_the_sign_of_the_objective_spoils_nothing(sign):
+    """Counts: U = mean(rate − y ln rate), negative where counts are large. And no row is like the others."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (400, 1))
+    y = rng.poisson(np.exp((3 if sign < 0 else -1) + np.sin(3 * x[:, 0]))).astype(float)
+    net = scax.MLP((1, 10, 1))
+    problem = scax.Problem(net.apply, scax.Poisson(), scax.L2(1e-6))
+    train = functools.partial(scax.train, params=net.init(jax.random.key(0)), data=(x, y), steps=400, batch_size=20)
+    best, counted = (train(scax.SCA(problem, clock=clock)).history["objective"] for clock in (None, StepCount()))
+    assert np.all(np.isfinite(best))
+    assert np.sign(best[-1]) == sign
+    assert best[-1] < counted[-1] + 0.02 * abs(counted[-1])
 
 
 def test_the_average_does_not_lag(x64):
