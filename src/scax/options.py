@@ -124,7 +124,7 @@ def _needs_exact(sca: "SCA") -> str | None:
     loss = sca.problem.loss
     if reason := _needs_loss(sca):
         return reason
-    if type(loss).factor is Loss.factor and type(loss).directions is Loss.directions:
+    if type(loss).factor is Loss.factor:
         return f"{type(loss).__name__} has no factor() of its Hessian to draw directions from"
     if len(sca.problem.names) > 1:
         return "terms have outputs of their own, and their Hessians are kept whole"

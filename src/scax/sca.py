@@ -60,8 +60,8 @@ class SCA:
     parallel    None, or Parallel(mesh, scheme=…): the step spread over devices
     acceptance  True, False (every finite step is taken), or an Acceptance with its own bounds
     curvature   how much of the loss each row brings into the problem: "exact", all of it; "quadratic", its second-order
-                model at w_n, one linear solve; r, a whole number: r random directions of that model per row, the
-                gradient exact, L·r equations in place of L·K; "auto", the default: one direction where that makes the
+                model at w_n, one linear solve; r, a whole number: r directions of that model per row, the
+                gradient exact, L·r equations in place of L·K; "auto", the default: two directions where that makes the
                 step clearly cheaper, else exact, with one output and a damping that adapts quadratic
     all_rows    whether every batch holds all rows: what is left out is then Levenberg–Marquardt's (α = 1, β = 0, τ by
                 the gain ratio, the last iterate), and `info.status` says when nothing is left to gain; `train` sets it

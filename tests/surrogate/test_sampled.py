@@ -31,12 +31,38 @@ def test_signs_have_the_hessian_as_mean(loss):
     np.testing.assert_allclose(jnp.einsum("nek,nel->nkl", rows, rows) / 8, hessian, atol=1e-5)
 
 
-def test_directions_are_drawn_from_them():
+def test_one_direction_is_drawn_from_them():
     z = jax.random.normal(KEY, (6, 3))
-    drawn = scax.Poisson().directions(z, ONE_HOT, KEY, 2)
-    factor = scax.Poisson().factor(z, ONE_HOT)
-    np.testing.assert_allclose(jnp.abs(drawn) * np.sqrt(2), jnp.repeat(factor[:, None], 2, 1), rtol=1e-5)
-    assert not np.allclose(drawn[:, 0], drawn[:, 1])
+    drawn = scax.Poisson().directions(z, ONE_HOT, KEY, 1)
+    np.testing.assert_allclose(jnp.abs(drawn[:, 0]), scax.Poisson().factor(z, ONE_HOT), rtol=1e-5)
+
+
+@pytest.mark.parametrize("r", [2, 3])
+@pytest.mark.parametrize("loss", [scax.Squared(), scax.Logistic(), scax.Poisson(), scax.Huber(0.5), scax.Softmax()])
+def test_of_several_the_first_is_the_gradient_and_the_mean_is_the_hessian(loss, r, monkeypatch):
+    """All draws of signs, one after the other: means over them are exact."""
+    z = 2 * jax.random.normal(KEY, (6, 3))
+    hessian = jax.vmap(jax.hessian(lambda z, y: loss.value(z[None], y[None])[0]))(z, ONE_HOT)
+    draws = [jnp.asarray(signs).reshape(1, r - 1, 3) for signs in itertools.product((-1.0, 1.0), repeat=3 * (r - 1))]
+    mean = jnp.zeros((6, 3, 3))
+    for signs in draws:
+        drawn = lambda key, shape, dtype, signs=signs: jnp.broadcast_to(signs, shape)
+        monkeypatch.setattr(jax.random, "rademacher", drawn)
+        rows = loss.directions(z, ONE_HOT, KEY, r)
+        mean += jnp.einsum("nrk,nrl->nkl", rows, rows) / len(draws)
+    np.testing.assert_allclose(mean, hessian, atol=2e-5)
+    slope = loss.gradient(z, ONE_HOT)
+    slope = slope if (left := loss.remainder(z, ONE_HOT)) is None else slope - left
+    size = jnp.linalg.norm(loss.whitened(z, ONE_HOT), axis=1, keepdims=True)
+    np.testing.assert_allclose(size * rows[:, 0], slope, atol=1e-5)
+
+
+def test_a_row_without_gradient_has_random_directions():
+    z = jax.random.normal(KEY, (6, 3))
+    rows = scax.Squared().directions(z, z, KEY, 3)
+    assert bool(jnp.all(jnp.isfinite(rows)))
+    np.testing.assert_allclose(jnp.abs(rows[:, 1:]), 1, rtol=1e-6)
+    np.testing.assert_array_equal(rows[:, 0], 0)
 
 
 def test_the_mean_surrogate_and_trace_are_the_exact_ones(monkeypatch):
@@ -61,15 +87,17 @@ def test_the_mean_surrogate_and_trace_are_the_exact_ones(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("loss", "y", "solvers"),
+    ("loss", "y", "r", "solvers"),
     [
-        (scax.Softmax(), LABELS, ("sample-space", "weight-space", "cg")),
-        (scax.Squared(), ONE_HOT, ("sample-space",)),
+        (scax.Softmax(), LABELS, 1, ("sample-space", "weight-space", "cg")),
+        (scax.Softmax(), LABELS, 2, ("sample-space", "weight-space")),
+        (scax.Squared(), ONE_HOT, 2, ("sample-space",)),
+        (scax.Huber(0.5), ONE_HOT, 2, ()),
     ],
 )
-def test_the_gradient_is_exact_and_forms_agree(loss, y, solvers):
+def test_the_gradient_is_exact_and_forms_agree(loss, y, r, solvers):
     problem = scax.Problem(NET.apply, loss, scax.L2(1e-2))
-    sca = scax.SCA(problem, solver="structured", curvature=1, damping=0.1, metric=None)
+    sca = scax.SCA(problem, solver="structured", curvature=r, damping=0.1, metric=None)
     state = sca.init(PARAMS)
     surrogate, _ = convex_problem(sca, state, (X, y))
     slope = jax.grad(surrogate.value)(jnp.zeros_like(state.w))
@@ -77,7 +105,7 @@ def test_the_gradient_is_exact_and_forms_agree(loss, y, solvers):
     np.testing.assert_allclose(slope, problem.layout(whole).flatten(whole), atol=1e-5)
     w = sca.step(state, (X, y))[0].w
     for solver in solvers:
-        other = scax.SCA(problem, solver=solver, curvature=1, damping=0.1, metric=None)
+        other = scax.SCA(problem, solver=solver, curvature=r, damping=0.1, metric=None)
         np.testing.assert_allclose(other.step(state, (X, y))[0].w, w, atol=1e-5)
     exact = scax.SCA(problem, curvature="exact", damping=0.1, metric=None)
     assert not np.allclose(exact.step(state, (X, y))[0].w, w, atol=1e-4)

@@ -58,13 +58,23 @@ class Loss:
         return factor[:, None] * e if factor.ndim == 2 else jnp.einsum("nab,nra->nrb", factor, e)
 
     def directions(self, z: Float[Array, "n k"], y: Float[Array, "n k"], key: Array, r: int) -> Float[Array, "n r k"]:
-        """r random directions a row that stand for its Hessian: E[CᵀC] = ∇²l, C_i [r, k]; Fᵀε/√r with signs ε.
+        """r directions a row that stand for its Hessian: E[CᵀC] = ∇²l, C_i [r, k].
+
+        One is Fᵀε with random signs ε. Of several the first is the row's own gradient, Fᵀâ with â = a/‖a‖, and the
+        others are random and at right angles to it, Fᵀ(ε − ââᵀε)/√(r−1): a gradient outside their span would meet no
+        curvature, only damping, and the step would be too long (docs/measurements/outputs.md).
 
         Signs, whose products have the least spread: with labels drawn from p for softmax, the same in the mean, rare
-        labels make long directions, and trainings end 5% higher (docs/measurements/outputs.md).
+        labels make long directions, and trainings end 5% higher.
         """
-        signs = jax.random.rademacher(key, (z.shape[0], r, z.shape[1]), z.dtype)
-        return self.pull_factor(z, y, signs) / math.sqrt(r)
+        signs = jax.random.rademacher(key, (z.shape[0], max(r - 1, 1), z.shape[1]), z.dtype)
+        if r == 1:
+            return self.pull_factor(z, y, signs)
+        a = self.whitened(z, y)[:, None]
+        norm = jnp.linalg.norm(a, axis=2, keepdims=True)
+        along = a / jnp.where(norm > 0, norm, 1)  # â, zero where there is no gradient
+        across = signs - along * jnp.sum(along * signs, axis=2, keepdims=True)
+        return self.pull_factor(z, y, jnp.concatenate([along, across / math.sqrt(r - 1)], axis=1))
 
     def curvature_left(self, z: Float[Array, "n k"]) -> Float[Array, "n"] | None:
         """tr ∇²l over the largest it can be: of a loss that flattens out what a row has left of its curvature, in

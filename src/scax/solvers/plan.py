@@ -14,9 +14,10 @@ from .closed_form import ClosedForm
 from .cost import Dimensions, step_cost
 from .quadratic import QuadraticModel
 
-#: How many times the price of one sampled direction per row an exact step must be for `curvature="auto"` to sample;
-#: with a quadratic loss, whose targets may have no noise, exact steps gain several times as much
-#: (docs/measurements/outputs.md).
+#: Directions per row that `curvature="auto"` samples: the row's gradient and a random one.
+DIRECTIONS = 2
+#: How many times the price of a sampled step an exact one must be for "auto" to sample; with a quadratic loss, whose
+#: targets may have no noise, exact steps gain more (docs/measurements/outputs.md).
 CHEAPER, CHEAPER_QUADRATIC = 4.0, 32.0
 
 
@@ -111,10 +112,15 @@ def choose_curvature(
             return None, True, "one solve where the loss itself takes several"
         return None, False, "one output has one direction"
     if isinstance(curvature, str):
-        exact, sampled = step_cost(sized(None)), step_cost(sized(1))
-        how = f"L·K = {rows * outputs:,} equations make a step {exact / sampled:.2g} times the price of L = {rows:,}"
+        if outputs <= DIRECTIONS:
+            return None, False, f"{outputs} outputs have no more directions than are sampled"
+        exact, sampled = step_cost(sized(None)), step_cost(sized(DIRECTIONS))
+        how = (
+            f"L·K = {rows * outputs:,} equations make a step {exact / sampled:.2g} times the price of "
+            f"{DIRECTIONS}·L = {DIRECTIONS * rows:,}"
+        )
         is_dear = exact > (CHEAPER_QUADRATIC if loss_is_quadratic else CHEAPER) * sampled
-        return (1 if is_dear else None), False, how
+        return (DIRECTIONS if is_dear else None), False, how
     if curvature >= outputs:
         return None, False, f"{curvature} directions are no fewer than K = {outputs} outputs"
     return int(curvature), False, "asked for"

@@ -54,8 +54,16 @@ class LinearizedBatch:
 
     def _with(self, sampled: Linearization | None) -> "LinearizedBatch":
         """The same, these rows in place of the loss's Hessian; the gradient, which many ask for, is found once."""
-        part = None if sampled is None else SampledCurvature(sampled, self.gradient())
+        part = None if sampled is None else SampledCurvature(sampled, self._gradient_by(sampled))
         return dataclasses.replace(self, sampled=part)
+
+    def _gradient_by(self, sampled: Linearization) -> Float[Array, "q"]:
+        """The exact gradient; Σ s_i ‖a_i‖ J_iᵀFᵀâ_i where Fᵀâ is the first direction and Fᵀa all of ∂l."""
+        loss = self.problem.loss
+        if sampled.outputs.shape[1] == 1 or loss.remainder(self.outputs, self.targets) is not None:
+            return self.gradient()
+        size = self.shares * jnp.linalg.norm(loss.whitened(self.outputs, self.targets), axis=1)
+        return sampled.vjp(jnp.zeros_like(sampled.outputs).at[:, 0].set(size))
 
     def with_weights(self, weights: Float[Array, "terms"]) -> "LinearizedBatch":
         """The same with other weights of the terms."""

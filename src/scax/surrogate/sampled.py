@@ -1,4 +1,4 @@
-"""Sampled curvature: the Hessian of each row's loss replaced by a few random directions with the same mean.
+"""Sampled curvature: the Hessian of each row's loss replaced by a few directions with the same mean.
 
     Σ_i s_i l_i(z_i + J_iδ)  →  ∇ᵀδ + ½ Σ_i s_i ‖C_i J_i δ‖²,        ∇ = Σ_i s_i J_iᵀ∂l_i,   E[C_iᵀC_i] = ∂²l_i
 
