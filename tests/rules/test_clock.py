@@ -91,6 +91,11 @@ def test_a_displacement_that_fresh_rows_would_lengthen_stops_it_on_a_plateau():
     assert read(flat, along=(0.05, 1.0))[-1, 0] > 270
 
 
+def test_a_negative_objective_is_read_by_its_relative_fall():
+    assert read(-noise(400))[-1, 0] > 370
+    assert read(-noise(400) * np.exp(np.arange(400) / 25))[-1, 0] < 250
+
+
 @pytest.mark.parametrize("factor", [1e-6, 1e6])
 def test_units_do_not_matter(factor):
     objectives = noise(200) * np.exp(-np.arange(200) / 40)
