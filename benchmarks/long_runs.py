@@ -34,7 +34,7 @@ def one(job: tuple) -> list[dict]:
     import scax
     from benchmarks import sparse_training
 
-    name, network, penalty, seed, folder = job
+    name, network, penalty, seed, folder, rules = job
     x, y = sparse_training.table(name, folder)
     split = sparse_training.split_of(x, y, np.random.default_rng(seed).permutation(len(x)))
     hidden = NETWORKS[network]
@@ -47,7 +47,7 @@ def one(job: tuple) -> list[dict]:
         "later": lambda n: 0.5 * (1 + n / 1.5) ** -0.55 * (1 + n / 300) ** 0.2,
         "slow": lambda n: 0.5 * (1 + n / 1.5) ** -0.3,
     }
-    for rule in RULES:
+    for rule in rules:
         clock = None if rule == "default" else scax.rules.StepCount()
         method = scax.SCA(problem, step_size=sizes.get(rule), clock=clock)
         history = scax.train(
@@ -67,25 +67,33 @@ def one(job: tuple) -> list[dict]:
     return rows
 
 
-def run(folder: Path | None, workers: int) -> None:
+def run(folder: Path | None, workers: int, rules: tuple[str, ...] = RULES) -> None:
+    """The rules given; what the others have in the results file stays."""
     os.environ |= {"NPROC": "1", "OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-    jobs = [(*job, seed, folder) for seed in SEEDS for job in itertools.product(TITLES, NETWORKS, PENALTIES)]
+    jobs = [(*job, seed, folder, rules) for seed in SEEDS for job in itertools.product(TITLES, NETWORKS, PENALTIES)]
     rows: list[dict] = []
+    if len(rules) < len(RULES):
+        rows = json.loads(FILE.read_text())["rows"]
     command = f"python -m benchmarks.long_runs run --data-dir DIR --workers {workers}"
     # a process for each job: programs of other networks are not kept
     with multiprocessing.get_context("spawn").Pool(workers, maxtasksperchild=1) as pool:
         for done, found in enumerate(pool.imap_unordered(one, jobs, chunksize=1), 1):
-            rows += found
+            new = {key_of(row) for row in found}
+            rows = [row for row in rows if key_of(row) not in new] + found
             write(rows, command)  # what is done when somebody stops it is kept
             print(f"{done} of {len(jobs)}: {found[0]['set']} {found[0]['network']} {found[0]['penalty']}", flush=True)
     print(markdown({"rows": rows}))
+
+
+def key_of(row: dict) -> tuple:
+    return tuple(row[name] for name in ("set", "network", "penalty", "seed", "rule"))
 
 
 def write(rows: list[dict], command: str) -> None:
     from benchmarks.steps import describe_machine
 
     order = {key: i for i, key in enumerate(itertools.product(TITLES, NETWORKS, PENALTIES, SEEDS, RULES))}
-    rows = sorted(rows, key=lambda r: order[r["set"], r["network"], r["penalty"], r["seed"], r["rule"]])
+    rows = sorted(rows, key=lambda row: order[key_of(row)])
     lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
     machine = describe_machine() | {"command": command}
     FILE.write_text(f'{{"machine": {json.dumps(machine)},\n"rows": [\n{lines}\n]}}\n')
@@ -124,9 +132,10 @@ def main() -> None:
     parser.add_argument("what", choices=("run", "show"))
     parser.add_argument("--data-dir", type=Path, default=None)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--ours", action="store_true", help="the default again, the others kept")
     options = parser.parse_args()
     if options.what == "run":
-        run(options.data_dir, options.workers)
+        run(options.data_dir, options.workers, RULES[:1] if options.ours else RULES)
     else:
         print(markdown(json.loads(FILE.read_text())))
 
