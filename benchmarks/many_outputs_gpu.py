@@ -47,7 +47,7 @@ def branching(needed, compute, otherwise):
 
 BRANCHES = ((damping, "where_needed", branching), (iterate_average, "where_needed", branching))
 LIBRARY = ((cholesky, "LARGEST_KERNEL", 0),)
-PAIRS = ((cholesky, "_eliminate", eliminate_pairs),)
+PAIRS = ((cholesky, "_eliminate", eliminate_pairs), (cholesky, "LARGEST_KERNEL", 128))
 
 
 def methods(problem: scax.Problem, case: Case, parts: bool) -> dict[str, tuple]:
@@ -67,6 +67,8 @@ def methods(problem: scax.Problem, case: Case, parts: bool) -> dict[str, tuple]:
             (),
         ),
     }
+    if case.loss == "softmax":
+        made["one direction"] = (scax.SCA(problem, curvature=1), ())
     if case.batch <= cholesky.LARGEST_KERNEL:
         made["auto, library's Cholesky"] = (scax.SCA(problem), LIBRARY)
         made["auto, two columns at once"] = (scax.SCA(problem), PAIRS)
