@@ -8,6 +8,10 @@ from sklearn.linear_model import BayesianRidge
 import scax
 from scax import posterior
 from scax._gaussian import interval_factors
+from scax.storage.error_bars import NetworkJacobian
+from scax.uncertainty.error_bars import evidence_of
+from scax.uncertainty.fit import fit
+from scax.uncertainty.posterior import Rows
 
 from ..cases import LOSSES
 
@@ -243,3 +247,18 @@ def test_intervals_are_asymmetric_where_residuals_are_skewed():
     low, high = interval_factors(skewed, 0.9)
     assert high > 1.5 * -low
     assert abs(np.mean((low <= new) & (new <= high)) - 0.9) < 0.03
+
+
+@pytest.mark.parametrize(("loss", "outputs"), [(scax.Squared(), 1), (scax.Huber(0.5), 2), (scax.Softmax(), 3)])
+def test_the_evidence_needs_no_jacobian(loss, outputs):
+    random = np.random.default_rng(0)
+    layers = [(random.normal(size=s) / 2, random.normal(size=s[1])) for s in ((6, 9), (9, 7), (7, outputs))]
+    layers[0][0][2] = 0  # an input that the network does not look at
+    x, y = random.normal(size=(30, 6)), random.normal(size=(30, outputs))
+    y = np.eye(3)[random.integers(3, size=30)] if isinstance(loss, scax.Softmax) else y
+    jacobian = NetworkJacobian.of(layers, "silu", "linear", 0.3)
+    for count in (30, 90):  # fewer equations than weights; more
+        some = np.arange(count) % 30
+        rows = Rows(x[some], y[some], random.uniform(0.5, 2, count), outputs, 1.7)
+        whole = fit(jacobian, loss, rows, 0.3, "weight-space", least_free=0.1)
+        np.testing.assert_allclose(evidence_of(jacobian, loss, rows, 0.3, 0.1), whole.evidence, rtol=1e-9)

@@ -12,7 +12,7 @@ from ..training.engine import Part
 from ..training.feed import padded
 from ..training.stopping import Stopping
 from ..training.strength import chosen
-from ..uncertainty.fit import fit
+from ..uncertainty.error_bars import evidence_of
 from ..uncertainty.posterior import Rows as Evidence
 from . import strength
 from .network import Layers, from_params, joined
@@ -23,8 +23,9 @@ from .sparsity import Sparsity
 
 #: The strength alpha="auto" stands for where there are no rows to hold out.
 PARTIAL_STRENGTH = 1e-3
-#: alpha="evidence": rows of which the evidence is made at most, and the share of them that N − γ is at least.
-MOST_EVIDENCE_ROWS, LEAST_FREE = 2048, 0.1
+#: alpha="evidence": equations of which the evidence is made at most, rows at least where outputs are many, and the
+#: share of them that N − γ is at least.
+MOST_EQUATIONS, LEAST_ROWS, LEAST_FREE = 1024, 256, 0.1
 
 
 class StrengthSearch(Sparsity, Networks):
@@ -105,7 +106,8 @@ class StrengthSearch(Sparsity, Networks):
         network linear, and there it has a fixed point as well.
         """
         n, rows, trainer = len(x), Rows(x, targets, weight), self._trainer()
-        some, total = rows.some(MOST_EVIDENCE_ROWS), float(weight.sum())
+        some = rows.some(max(MOST_EQUATIONS // targets.shape[1], LEAST_ROWS))
+        total = float(weight.sum())
         batch_size, seed = self._batch_size(n, targets.shape[1]), np.uint32(random.randint(2**32, dtype=np.uint32))
 
         def judge(strengths: np.ndarray, last: Part) -> np.ndarray:
@@ -131,4 +133,4 @@ class StrengthSearch(Sparsity, Networks):
         layers, k = list(zip(*member, strict=True)), rows.targets.shape[1]
         jacobian = NetworkJacobian.of(layers, self._activation(), "linear", self._output_offset)
         data = Evidence(rows.x, rows.targets, rows.weight, k, total / rows.weight.sum())
-        return fit(jacobian, self._loss(), data, float(alpha), "auto", least_free=LEAST_FREE).evidence
+        return evidence_of(jacobian, self._loss(), data, float(alpha), LEAST_FREE)

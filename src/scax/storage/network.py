@@ -1,6 +1,6 @@
 """The multilayer perceptron in NumPy: what a saved model needs to predict where JAX is not installed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -98,6 +98,35 @@ def jacobian(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Outputs [n, k] and their derivatives [n, k, Q] by the weights, in the order in which training flattens them:
     layer by layer, its bias, then its weight. `last`: by those of the last layer alone."""
+    z, backward = _backward(layers, activation, output, x)
+    parts: list[np.ndarray] = []
+    for a, g in backward:
+        by_weight = a[:, None, :, None] * g[:, :, None, :]
+        parts[:0] = [g, by_weight.reshape(*g.shape[:2], a.shape[1] * g.shape[2])]
+        if last:
+            break
+    return z, np.concatenate(parts, axis=2)
+
+
+def gram(
+    layers: Sequence[tuple[np.ndarray, np.ndarray]], activation: str, output: str, x: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs z [n, k] and J Jᵀ [n, k, n, k] without J: of every layer (g gᵀ) · (a aᵀ + 1), a its inputs, g = ∂z/∂h.
+
+    Weights of inputs that the network does not look at, zeros all, are no part of J."""
+    z, backward = _backward(layers, activation, output, x)
+    seen, total = layers[0][0].any(axis=1), np.zeros((*z.shape, *z.shape))
+    for i, (a, g) in zip(reversed(range(len(layers))), backward, strict=True):
+        a = a if i else a[:, seen]
+        rows = g.reshape(z.size, -1)
+        total += (rows @ rows.T).reshape(total.shape) * (a @ a.T + 1)[:, None, :, None]
+    return z, total
+
+
+def _backward(
+    layers: Sequence[tuple[np.ndarray, np.ndarray]], activation: str, output: str, x: np.ndarray
+) -> tuple[np.ndarray, Iterator[tuple[np.ndarray, np.ndarray]]]:
+    """Outputs [n, k], and from the last layer to the first (its inputs [n, d], ∂z/∂h [n, k, its outputs])."""
     inputs, slopes = [], []
     a = x.astype(layers[0][0].dtype, copy=False)
     with np.errstate(over="ignore", under="ignore"):
@@ -107,13 +136,12 @@ def jacobian(
             h = a @ weight + bias
             a = ACTIVATIONS[name](h)
             slopes.append(SLOPES[name](h))
-    n, k = a.shape
-    g = slopes[-1][:, :, None] * np.eye(k, dtype=a.dtype)  # ∂z/∂h [n, k, outputs of the layer]
-    parts: list[np.ndarray] = []
-    for i in reversed(range(len(layers))):
-        by_weight = inputs[i][:, None, :, None] * g[:, :, None, :]
-        parts[:0] = [g, by_weight.reshape(n, k, by_weight.shape[2] * by_weight.shape[3])]
-        if last or i == 0:
-            break
-        g = (g @ layers[i][0].T) * slopes[i - 1][:, None, :]
-    return a, np.concatenate(parts, axis=2)
+
+    def parts() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        g = slopes[-1][:, :, None] * np.eye(a.shape[1], dtype=a.dtype)
+        for i in reversed(range(len(layers))):
+            yield inputs[i], g
+            if i:
+                g = (g @ layers[i][0].T) * slopes[i - 1][:, None, :]
+
+    return a, parts()

@@ -21,9 +21,9 @@ import numpy as np
 from .._gaussian import calibration, dispersion, fit_spread, predictive
 from ..losses import Logistic, Loss, Poisson, Softmax, Squared
 from ..storage.error_bars import MOST_RESIDUALS, ErrorBars, Layers, NetworkJacobian, features, mix
-from .fit import fit
-from .jacobian import Jacobian
-from .posterior import Posterior, Rows, one_hot
+from .fit import check_prior, estimate_temperature, fit, of_kernel
+from .jacobian import Jacobian, of_loss
+from .posterior import Posterior, Rows, log_evidence, one_hot
 from .scaled import Scaled
 
 #: Rows of which the posterior is made, and rows held out that calibrate it, at most.
@@ -132,6 +132,24 @@ def of_posterior(post: Posterior, network: Any) -> ErrorBars:
     noise = np.ones(k) if isinstance(loss, Poisson) else np.broadcast_to(np.asarray(post.noise) ** 2, (k,)).copy()
     studentized = np.stack([_levels(r, post.rows.weight) for r in post.studentized().T], axis=1)
     return ErrorBars(members, link, temperature, noise, studentized)
+
+
+def evidence_of(jacobian: NetworkJacobian, loss: Loss, rows: Rows, ridge: float, least_free: float = 0.0) -> float:
+    """`Posterior.evidence` of an MLP; with fewer equations than weights from J Jᵀ alone, which is made without J."""
+    count = rows.count * rows.outputs
+    if len(jacobian.support) <= count:
+        return fit(jacobian, loss, rows, ridge, "weight-space", least_free=least_free).evidence
+    prior = rows.total * ridge
+    check_prior(prior)
+    z, k = jacobian.gram(rows.x)
+    f = of_loss(loss, "factor", z, rows.y)
+    f = f[:, :, None] * np.eye(rows.outputs) if f.ndim == 2 else f
+    f = np.sqrt(rows.scale * rows.weight / prior)[:, None, None] * f
+    b = np.einsum("nab,nbmc->namc", f, k) if rows.outputs > 1 else f[:, :, 0, None, None] * k
+    b = np.einsum("namc,mdc->namd", b, f) if rows.outputs > 1 else b * f[None, None, :, :, 0]
+    effective, log_det, _ = of_kernel(b.reshape(count, count))
+    temperature, _ = estimate_temperature(jacobian, loss, rows, effective, None, least_free)
+    return log_evidence(jacobian, loss, rows, prior, temperature, log_det)
 
 
 def _check_enough(rows: int, outputs: int, left_out: int, ridge: float, jacobians: list[NetworkJacobian]) -> None:

@@ -127,7 +127,7 @@ def fit(
     (gaussian, effective, log_det), why = _solve(form, jacobian, loss, rows, prior)
     sigma = None
     if temperature is None:
-        temperature, sigma = _temperature(jacobian, loss, rows, effective, noise, least_free)
+        temperature, sigma = estimate_temperature(jacobian, loss, rows, effective, noise, least_free)
     return Posterior(
         jacobian, loss, rows, gaussian, effective, temperature, sigma, prior, log_det, gap, why, flat
     )  # fmt: skip
@@ -177,7 +177,7 @@ def _weight_space(jacobian: NetworkLike, loss: Loss, rows: Rows, prior: float) -
 
 
 def _sample_space(jacobian: NetworkLike, loss: Loss, rows: Rows, prior: float) -> tuple[Gaussian, float, float]:
-    _check_prior(prior)
+    check_prior(prior)
     return _from_rows(_kept(jacobian, loss, rows), prior)
 
 
@@ -189,7 +189,7 @@ def _directions(
     With ‖S − S V Vᵀ‖² = ε²d every standard deviation is right within 1 ± ε; directions left out keep the prior's width.
     Ends at ε = `CLOSE`, or what rounding leaves of it, or at `most` directions.
     """
-    _check_prior(prior)
+    check_prior(prior)
     q, k = len(jacobian.support), rows.outputs
     if rows.count * k * q <= MOST_KEPT:
         whole = _kept(jacobian, loss, rows)
@@ -233,18 +233,23 @@ def _kept(jacobian: NetworkLike, loss: Loss, rows: Rows) -> np.ndarray:
 
 def _from_rows(s: np.ndarray, prior: float) -> tuple[Gaussian, float, float]:
     """B = S'S'ᵀ + I = LLᵀ, S' = S/√d;   γ = m − tr B⁻¹;   log det A = log det B + Q log d."""
-    m, q = s.shape
+    q = s.shape[1]
     s = s / np.sqrt(prior)
-    b = s @ s.T
-    b[np.diag_indices(m)] += 1
-    lower = np.linalg.cholesky(b)
-    inverse, _ = dtrtri(lower, lower=1)
-    effective = m - float(np.sum(inverse**2))
-    log_det = 2 * float(np.log(lower.diagonal()).sum()) + q * float(np.log(prior))
+    effective, log_det, inverse = of_kernel(s @ s.T)
+    log_det += q * float(np.log(prior))
     return Gaussian("rows", inverse @ s, np.full(q, 1 / np.sqrt(prior))), effective, log_det
 
 
-def _check_prior(prior: float) -> None:
+def of_kernel(b: np.ndarray) -> tuple[float, float, np.ndarray]:
+    """(γ, log det B, L⁻¹) of B = `b` + I = LLᵀ; `b` is overwritten."""
+    m = len(b)
+    b[np.diag_indices(m)] += 1
+    lower = np.linalg.cholesky(b)
+    inverse, _ = dtrtri(lower, lower=1)
+    return m - float(np.vdot(inverse, inverse)), 2 * float(np.log(lower.diagonal()).sum()), inverse
+
+
+def check_prior(prior: float) -> None:
     if prior <= 0:
         raise ValueError(
             "with ridge 0 and fewer equations than weights, weights are not determined and bars would be infinite: "
@@ -275,7 +280,7 @@ def _solve(
     return exact(jacobian, loss, rows, prior), f"{form}: {why}; {sizes}"
 
 
-def _temperature(
+def estimate_temperature(
     jacobian: NetworkLike, loss: Loss, rows: Rows, effective: float, noise: float | None, least: float
 ) -> tuple[float, np.ndarray | None]:
     """(T, σ per output); σ is None for a loss that is a log-likelihood with no scale of its own."""

@@ -160,22 +160,9 @@ class Posterior:
         −(Σ l + N·ridge·½‖w‖²)/T − log Z − ½ log det(A/T) + Q/2 log(N·ridge/T)."""
         if self.prior <= 0:
             raise ValueError("evidence needs a prior: the ridge is 0. Give the problem scax.L2(...), or ridge=.")
-        loss, rows, t = self.loss, self.rows, self.temperature
-        values = of_loss(self.loss, "value", self.jacobian.outputs(rows.x), rows.y)
-        if isinstance(loss, Squared):
-            normalizer = rows.total * rows.outputs * np.log(np.pi * t) / 2  # ∫ exp(−e²/T) = √(πT)
-        elif isinstance(loss, Huber):
-            d = float(loss.delta)
-            one = np.sqrt(2 * np.pi * t) * erf(d / np.sqrt(2 * t)) + 2 * t / d * np.exp(-(d**2) / (2 * t))
-            normalizer = rows.total * rows.outputs * np.log(one)
-        else:
-            normalizer = (
-                float(rows.scale * rows.weight @ gammaln(rows.y + 1).sum(1)) if isinstance(loss, Poisson) else 0.0
-            )
         w = self.jacobian.w[self.jacobian.support]
-        q = len(w)
-        fit = -(rows.scale * rows.weight @ values + self.prior / 2 * (w @ w)) / t - normalizer
-        return float(fit - (self.log_det - q * np.log(t)) / 2 + q / 2 * np.log(self.prior / t))
+        over_prior = self.log_det - len(w) * np.log(self.prior)
+        return log_evidence(self.jacobian, self.loss, self.rows, self.prior, self.temperature, over_prior)
 
     @property
     def leverage(self) -> np.ndarray:
@@ -230,6 +217,22 @@ class Posterior:
         slope = of_loss(self.loss, "gradient", z, self.rows.y)
         slope = self.rows.weight[:, None] * slope
         return z + np.einsum("nkl,nl->nk", without, slope), self.temperature * without
+
+
+def log_evidence(jacobian: NetworkLike, loss: Loss, rows: Rows, prior: float, t: float, log_det: float) -> float:
+    """−(Σ l + prior·½‖w‖²)/T − log Z − ½ `log_det`, that of A/prior."""
+    values = of_loss(loss, "value", jacobian.outputs(rows.x), rows.y)
+    if isinstance(loss, Squared):
+        normalizer = rows.total * rows.outputs * np.log(np.pi * t) / 2  # ∫ exp(−e²/T) = √(πT)
+    elif isinstance(loss, Huber):
+        d = float(loss.delta)
+        one = np.sqrt(2 * np.pi * t) * erf(d / np.sqrt(2 * t)) + 2 * t / d * np.exp(-(d**2) / (2 * t))
+        normalizer = rows.total * rows.outputs * np.log(one)
+    else:
+        normalizer = float(rows.scale * rows.weight @ gammaln(rows.y + 1).sum(1)) if isinstance(loss, Poisson) else 0.0
+    w = jacobian.w[jacobian.support]
+    fit = -(rows.scale * rows.weight @ values + prior / 2 * (w @ w)) / t - normalizer
+    return float(fit - log_det / 2)
 
 
 def _array(x: Any) -> np.ndarray:
