@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scax._gaussian import Gaussian, Spread
+from scax.runs import scoring
 from scax.storage import FileError, container, load, load_checkpoint, save_checkpoint
 from scax.storage.error_bars import ErrorBars, NetworkJacobian
 from scax.storage.model import Model, write_model
@@ -126,9 +127,11 @@ def model_seeds(folder: Path) -> list[bytes]:
     rng = np.random.default_rng(0)
     table = {"a": rng.normal(size=20), "b": np.array(["x", "y", None, "z"] * 5, object), "y": rng.normal(size=20)}
     made = []
-    for target, outputs in (("y", 1), ("b2", 3), (None, 2)):
-        data = table | {"b2": np.array(["p", "q", "r", "p"] * 5, object)}
-        pre = None if target is None else Preprocess.fit(data, target, drop=["y"] if target == "b2" else ["b2"])
+    written = {"day": [f"{i + 1:02}.03.2024" for i in range(20)], "n": [f"{i},5" for i in range(20)]}
+    for target, outputs in (("y", 1), ("b2", 3), (None, 2), ("n", 1)):
+        data = written if target == "n" else table | {"b2": np.array(["p", "q", "r", "p"] * 5, object)}
+        drop = {"y": ["b2"], "b2": ["y"]}.get(target, [])
+        pre = None if target is None else Preprocess.fit(data, target, drop=drop, numbers="bins")
         width = 3 if pre is None else pre.schema.width
         layers = tuple(
             (rng.normal(size=s).astype(np.float32), np.zeros(s[1], np.float32)) for s in ((width, 4), (4, outputs))
@@ -170,12 +173,14 @@ def table_seeds() -> list[bytes]:
 
 
 def try_model(path: Path) -> None:
-    """Read the file as a model and as a checkpoint; a model that loads must also predict or refuse."""
-    row = {"a": [0.5], "b": ["x"], "b2": ["p"], "y": [1]}
+    """Read the file as a model and as a checkpoint; a model that loads must also predict and be scored, or refuse."""
+    row = {"a": [0.5], "b": ["x"], "b2": ["p"], "y": [1], "day": ["24.12.2024"], "n": ["1.000,5"]}
     with contextlib.suppress(FileError, TableError):
         model = load(path)
         x = np.zeros((2, model.widths[0])) if model.preprocess is None else row
         model.predict(x)
+        if model.preprocess is not None:
+            scoring.scores(model.preprocess, model.outputs(x), model.preprocess.target(x))
         if model.error_bars is not None and model.classes:
             model.predict_proba(x, calibrated=True)
         elif model.error_bars is not None:

@@ -21,7 +21,7 @@ from ..runs.results import finish
 from ..runs.tensorboard import EventFiles
 from ..storage import remove_parts
 from ..storage.run_files import FOLDS, MODEL, read_environment
-from ..storage.run_folder import locked, other_versions, write_json
+from ..storage.run_folder import finite, locked, other_versions, write_json
 from ..training.scores import SCORES
 from ..training.strength import STRENGTHS
 from . import interrupts
@@ -73,7 +73,7 @@ def again(folder: Path, save_every: float, machine: bool, events: Path | None = 
     """scax resume."""
     if steps is None and (folder / "results.json").is_file() and (folder / MODEL).is_file():
         if machine:
-            print(json.dumps({"run": str(folder), "complete": True}))
+            _emit({"run": str(folder), "complete": True})
         else:
             say(f"{folder} is complete: there is nothing left to do; --steps trains on.")
         return
@@ -124,7 +124,7 @@ def _run(
             if written is not None:
                 written.record(record)
             if machine:
-                print(json.dumps(record), flush=True)
+                _emit(record)
             elif not shown and hosts.first():
                 lines(f"scax: step {record['step']:,} of {config.steps:,}, objective {number(record['objective'])}")
 
@@ -150,7 +150,7 @@ def _cross_validate(folder: Path, config: TrainConfig, auto: Collection[str], ma
 
     def on_fold(fold: int, scores: dict[str, Any]) -> None:
         if machine:
-            print(json.dumps({"fold": fold, **scores}), flush=True)
+            _emit({"fold": fold, **scores})
         else:
             told = ", ".join(f"{name} {number(value)}" for name, value in scores.items() if type(value) is float)
             say(f"  fold {fold}: {told}", flush=True)
@@ -162,11 +162,16 @@ def _cross_validate(folder: Path, config: TrainConfig, auto: Collection[str], ma
     summary = folds.summary(found)
     write_json(folder / FOLDS, summary)
     if machine:
-        print(json.dumps({"folds": config.folds, "mean": summary["mean"], "deviation": summary["deviation"]}))
+        _emit({"folds": config.folds, "mean": summary["mean"], "deviation": summary["deviation"]})
         return
     spread = summary["deviation"]
     told = (f"{name} {number(value)} ± {number(spread[name])}" for name, value in summary["mean"].items())
     say(f"Mean of {config.folds} folds ± deviation between them: {', '.join(told)}.")
+
+
+def _emit(value: dict[str, Any]) -> None:
+    """A line for machines."""
+    print(json.dumps(finite(value)), flush=True)
 
 
 def _penalties(config: TrainConfig) -> str:
@@ -184,7 +189,7 @@ def _choose(session: sessions.Session, machine: bool) -> None:
 
     def on_record(record: dict[str, Any]) -> None:
         if machine:
-            print(json.dumps({"path": record}), flush=True)
+            _emit({"path": record})
         else:
             left = count(record["weights"], "weight")
             say(f"  {record['strength']:8.2g}  loss {number(record['loss'])}, {left} in use", flush=True)
@@ -204,7 +209,7 @@ def _outcome(folder: Path, results: dict[str, Any], machine: bool) -> None:
     model = folder / MODEL
     if machine:
         scores = {key: results[key] for key in ("test", "importance") if key in results}
-        print(json.dumps({"run": str(folder), "complete": True, "model": str(model), "final": final} | scores))
+        _emit({"run": str(folder), "complete": True, "model": str(model), "final": final} | scores)
         return
     sentence = f"Training objective {number(final['objective'])}"
     if name in final and final[name] is None and results["task"] == "binary":
