@@ -116,6 +116,12 @@ def test_another_version_says_so(copies, scax):
     assert not list(Path(copies[1]).glob(".*.part"))
 
 
+def test_what_killed_folds_have_left_is_removed(copies, scax):
+    Path(copies[0], ".fold-abcd.part", "run").mkdir(parents=True)
+    assert "nothing left to do" in scax("resume", copies[0]).out
+    assert not list(Path(copies[0]).glob(".fold-*"))
+
+
 def test_a_run_that_cannot_be_lengthened_stays_as_it_was(copies, refused):
     folder = Path(copies[0])
     before = {file.name: file.read_bytes() for file in folder.iterdir() if file.name != ".lock"}

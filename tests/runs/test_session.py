@@ -109,13 +109,21 @@ def test_goals_are_dense_at_first():
 
 
 def test_folds_are_scored_by_networks_that_have_not_seen_them(begin):
-    config, seen = dataclasses.replace(begin("run").config, folds=2, test=0.0, steps=3), []
-    found = folds.scores(config, (), lambda fold, scores: seen.append(fold), lambda: False)
-    assert seen == [1, 2]
+    whole, seen = begin("run"), []
+    config = dataclasses.replace(whole.config, folds=2, test=0.0, steps=3)
+
+    def on_step():
+        seen.extend(whole.folder.glob(".fold-*.part/run/config.toml"))
+        return False
+
+    found = folds.scores(config, (), lambda fold, scores: seen.append(fold), on_step, whole.folder)
+    assert [one for one in seen if one in (1, 2)] == [1, 2]
+    assert len(seen) > 2  # in the run's folder, where the next command removes what a killed process has left
+    assert not list(whole.folder.glob(".fold-*"))
     summary = folds.summary(found)
     assert summary["mean"]["RMSE"] == pytest.approx(np.mean([each["RMSE"] for each in found]))
     assert found[0]["RMSE"] != found[1]["RMSE"]
-    assert folds.scores(config, (), lambda fold, scores: None, lambda: True) is None
+    assert folds.scores(config, (), lambda fold, scores: None, lambda: True, whole.folder) is None
 
 
 def test_hundreds_of_classes_have_no_error_bars():

@@ -21,7 +21,7 @@ from ..runs.results import finish
 from ..runs.tensorboard import EventFiles
 from ..storage import remove_parts
 from ..storage.run_files import FOLDS, MODEL, read_environment
-from ..storage.run_folder import finite, locked, other_versions, write_json
+from ..storage.run_folder import RunFolderError, finite, locked, other_versions, write_json
 from ..training.scores import SCORES
 from ..training.strength import STRENGTHS
 from . import interrupts
@@ -72,6 +72,8 @@ def begin(
 def again(folder: Path, save_every: float, machine: bool, events: Path | None = None, steps: int | None = None) -> None:
     """scax resume."""
     if steps is None and (folder / "results.json").is_file() and (folder / MODEL).is_file():
+        with contextlib.suppress(RunFolderError, OSError), locked(folder):
+            remove_parts(folder)  # of folds whose process was killed
         if machine:
             _emit({"run": str(folder), "complete": True})
         else:
@@ -155,7 +157,7 @@ def _cross_validate(folder: Path, config: TrainConfig, auto: Collection[str], ma
             told = ", ".join(f"{name} {number(value)}" for name, value in scores.items() if type(value) is float)
             say(f"  fold {fold}: {told}", flush=True)
 
-    found = folds.scores(config, auto, on_fold, interrupts.asked)
+    found = folds.scores(config, auto, on_fold, interrupts.asked, folder)
     if found is None:
         say(f"scax: stopped; the model in {folder} is whole, its cross-validation is not.", to_stderr=True)
         raise SystemExit(INTERRUPTED)

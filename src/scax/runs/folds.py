@@ -18,14 +18,16 @@ def scores(
     auto: Collection[str],
     on_fold: Callable[[int, dict[str, Any]], object],
     should_stop: Callable[[], bool],
+    folder: Path,
 ) -> list[dict[str, Any]] | None:
     """Scores on every fold, each by a run of its own; None if `should_stop()`.
 
-    All is learned anew: the schema's statistics, the strengths and the best step see no row of the fold.
+    All is learned anew: the schema's statistics, the strengths and the best step see no row of the fold. What a network
+    needs on disk is in the run's `folder` while it is trained.
     """
     found = []
     for fold in range(1, config.folds + 1):
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory(".part", ".fold-", folder) as place:
             table, preprocess = survey(config, fold=fold)
             session = sessions.start(Path(place) / "run", config, table, preprocess, "", auto, fold=fold)
             if session.undecided and not session.choose(lambda record: None, should_stop):
