@@ -27,6 +27,7 @@ TRAINS = {
         "Result",
     ),
     *("posterior", "Posterior", "Stationarity", "stationarity", "as_optax", "SCA", "federated.simulate"),
+    "federated.Local",
     *("estimators.SCARegressor", "estimators.SCAClassifier"),
 }
 

@@ -17,6 +17,7 @@ PAGES = {page.stem: page.read_text(encoding="utf-8") for page in (ROOT / "docs" 
 ENTRIES = [name for text in PAGES.values() for name in re.findall(r"^::: scax\.(\S+)$", text, re.M)]
 #: examples that need a package which `make docs` does not install
 NEEDS = {"from_torch": "torch", "from_flax": "flax", "from_equinox": "equinox", "train_async": "ray"}
+NEEDS |= {"federated.client_app": "flwr", "federated.strategy": "flwr"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 
 

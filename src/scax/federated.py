@@ -119,11 +119,12 @@ def simulate(
     scheme   "exact": a site sends the gradient and the Gauss–Newton matrix of its rows, Q(Q+1)/2 + 2Q + 3 numbers for Q
              weights, and a step is the one that all rows together would have made (with the squared loss SCA's own).
              "local", for networks whose matrices are too large to send: a site takes a few steps on its own rows and
-             sends how far it came, Q + 2 numbers; the server takes the mean, and carries its own step on
+             sends how far it came, Q + 2 numbers, or 2Q + 2 with its gradient; the server takes the mean, solves a
+             penalty with zeros, and carries its own step on
     weights  how much each site counts; None: by its rows
     missing  the share of sites, from 0 to below 1, that do not answer in a round, drawn anew for every round from
              `key`; one always answers
-    local    of scheme="local": Local(steps=…, batch_size=…, carry=…, method=…)
+    local    of scheme="local": Local(steps=…, batch_size=…, carry=…, method=…, gradients=…)
 
     The result is that of `train`: params, history, state, steps (rounds made) and status. The history has an entry per
     round: the objective of all sites' rows, answered (sites whose sums were used), left_out (sites whose sums could not
@@ -189,6 +190,8 @@ def client_app(
     params  any parameters of the network: shapes and dtypes count, and what is frozen; weights come from the server
 
         app = scax.federated.client_app(problem, params, lambda context: read(context.node_config["file"]))
+
+    >>> app = scax.federated.client_app(problem, params, lambda context: (x, y))
     """
     from .cluster.flower import make_client_app
 
@@ -198,12 +201,18 @@ def client_app(
 def strategy(problem: Problem, params: PyTree, sites: int, *, scheme: str = "exact", local: Local | None = None) -> Any:
     """The server on Flower: a flwr Strategy for so many sites. Needs pip install 'scax[federated]'.
 
-    Start it as any other, from its own arrays; then `params` are the trained weights, `history` has an entry per round.
-    A site whose sums cannot be right is named in a warning and left out; one that does not answer in an exact round is
-    spoken for by its last model.
+    Start it as any other, from its own arrays; then `params` are the trained weights, `history` has an entry per round
+    as `simulate` gives it, and `status` says why there are no more. The objective is what the sites said of it: in
+    local rounds that of the weights they were sent. Once a run has converged nothing more is sent, whatever
+    `num_rounds` says. A site whose sums cannot be right is named in a warning and left out; one that does not answer in
+    an exact round is spoken for by its last model.
 
         rounds = scax.federated.strategy(problem, params, sites=10)
         rounds.start(grid=grid, initial_arrays=rounds.arrays, num_rounds=15)
+
+    >>> rounds = scax.federated.strategy(problem, params, sites=10)
+    >>> rounds.status, sorted(rounds.history)
+    ('steps', [])
     """
     from .cluster.flower import make_strategy
 

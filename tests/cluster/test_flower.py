@@ -145,32 +145,172 @@ def check(result: Path, environment: dict, folder: Path) -> None:
     np.testing.assert_allclose(found["w"], np.load(folder / "judge.npy"), rtol=2e-3, atol=2e-3)
 
 
-def test_an_answer_holds_sums_and_no_rows(monkeypatch):
-    """What a client sends: arrays of the sizes of the weights, and the name of the site."""
-    import jax
-    from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+@pytest.fixture
+def identity(monkeypatch):
+    """Messages are made in a process that has a name."""
     from flwr.supercore.task_identity import TaskIdentity
+
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+
+
+def small():
+    """(problem, params, rows of three sites of equal size that are all different)."""
+    import jax
 
     import scax
 
-    for name in ("_task_id", "_run_id", "_node_id"):  # those of the process that a message is made in
-        monkeypatch.setattr(TaskIdentity, name, 1)
-
     net = scax.MLP((3, 4, 1))
     problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
-    params = net.init(jax.random.key(0))
-    w = problem.layout(params).flatten(params)
-    q, (x, y) = w.size, (np.ones((57, 3), np.float32), np.ones(57, np.float32))
-    sizes = {"exact": {1, q, q * (q + 1) // 2}, "local": {1, q}}
-    for scheme, allowed in sizes.items():
-        app = scax.federated.client_app(problem, params, lambda context: (x, y), scheme=scheme)
-        arrays = ArrayRecord({"w": Array(np.asarray(w)), "round": Array(np.asarray(0, np.int32))})
-        asked = Message(content=RecordDict({"arrays": arrays}), message_type="train", dst_node_id=1)
-        context = Context(run_id=1, node_id=1, node_config={"name": "A"}, state=RecordDict(), run_config={})
-        sent = app(asked, context).content
+    x = (
+        np.random.default_rng(0).normal(size=(3, 40, 3)).astype(np.float32)
+        + np.arange(3, dtype=np.float32)[:, None, None]
+    )
+    return problem, net.init(jax.random.key(0)), [(x[i], np.sin(x[i, :, 0])) for i in range(3)]
+
+
+class Here:
+    """A grid whose sites answer in this process; `damage` changes what they send."""
+
+    def __init__(self, problem, params, sites, damage=None, **how):
+        import scax
+
+        self.sites, self.damage, self.asked, self.answers = sites, damage, 0, []
+        load = lambda context: sites[context.node_id - 1]
+        self.app = scax.federated.client_app(problem, params, load, **how)
+
+    def get_node_ids(self):
+        return range(1, len(self.sites) + 1)
+
+    def send_and_receive(self, messages, *, timeout=None):
+        from flwr.app import Context, RecordDict
+
+        replies = []
+        for message in messages:
+            self.asked += 1
+            node = message.metadata.dst_node_id
+            name = {"name": f"site {node - 1}"}
+            context = Context(run_id=1, node_id=node, node_config=name, state=RecordDict(), run_config={})
+            reply = self.app(message, context)
+            if self.damage is not None:
+                self.damage(self.asked, node - 1, reply.content)
+            self.answers.append(reply.content)
+            replies.append(reply)
+        return replies
+
+
+@pytest.mark.parametrize("scheme", ["exact", "local", "local with gradients"])
+def test_an_answer_holds_sums_and_no_rows(identity, scheme):
+    """All that leaves a site in a run: arrays of the sizes of the weights, and the name of the site."""
+    import scax
+
+    problem, params, sites = small()
+    q = problem.layout(params).size
+    sizes = {"rows": 1, "squares": 1, "loss": 1, "gradient": q, "common": q, "hessian": q * (q + 1) // 2}
+    how: dict = {}
+    if scheme != "exact":
+        sizes = {"rows": 1, "loss": 1, "delta": q}
+        how = {"scheme": "local", "local": scax.federated.Local(steps=3, gradients=scheme != "local")}
+        sizes |= {"gradient": q} if scheme != "local" else {}
+    grid = Here(problem, params, sites, **how)
+    rounds = scax.federated.strategy(problem, params, 3, **how)
+    rounds.start(grid=grid, initial_arrays=rounds.arrays, num_rounds=2)
+    assert len(grid.answers) == 6
+    for sent in grid.answers:
         assert set(sent) == {"arrays", "site"}
-        assert dict(sent["site"]) == {"name": "A"}
-        assert {array.numpy().size for array in sent["arrays"].values()} == allowed
+        assert set(sent["site"]) == {"name"}
+        arrays = {name: array.numpy() for name, array in sent["arrays"].items()}
+        assert {name: array.size for name, array in arrays.items()} == sizes
+        for x, _ in sites:  # no input, and no output of a layer, as a piece of what is sent
+            values = np.concatenate([array.ravel() for array in arrays.values()])
+            outputs = np.tanh(x @ np.asarray(params[0]["weight"]) + np.asarray(params[0]["bias"]))
+            assert not np.any(np.isin(np.concatenate([x.ravel(), outputs.ravel()]), values))
+
+
+def test_the_history_is_that_of_a_simulation(identity):
+    """The objective too; and sites of equal size draw different rows."""
+    import scax
+
+    problem, params, sites = small()
+    for scheme, local in (("exact", None), ("local", scax.federated.Local(steps=3, batch_size=8))):
+        rounds = scax.federated.strategy(problem, params, 3, scheme=scheme, local=local)
+        grid = Here(problem, params, sites, scheme=scheme, local=local)
+        rounds.start(grid=grid, initial_arrays=rounds.arrays, num_rounds=5)
+        judge = scax.federated.simulate(problem, params, sites, rounds=5, scheme=scheme, local=local)
+        layout = problem.layout(params)
+        w = [layout.flatten(result.params) for result in (rounds, judge)]
+        np.testing.assert_allclose(*w, rtol=2e-3, atol=2e-3)
+        objective = rounds.history["objective"]
+        if scheme == "exact":
+            np.testing.assert_allclose(objective, judge.history["objective"], rtol=1e-3)
+        else:  # of the weights that the round was sent
+            x, y = (np.concatenate(part) for part in zip(*sites, strict=True))
+            assert objective[0] == pytest.approx(float(problem.objective(params, x, y)), rel=1e-4)
+
+
+def test_a_run_ends_where_it_has_converged(identity):
+    import scax
+
+    problem, params, sites = small()
+    grid = Here(problem, params, sites)
+    rounds = scax.federated.strategy(problem, params, 3)
+    rounds.start(grid=grid, initial_arrays=rounds.arrays, num_rounds=300)
+    assert rounds.status in ("converged", "precision_reached")
+    made = len(rounds.history["objective"])
+    assert made < 300
+    assert grid.asked == 3 * made  # nothing was sent after the end
+
+
+def test_a_site_that_sends_what_cannot_be_is_named_and_the_round_goes_on(identity):
+    from flwr.app import Array
+
+    import scax
+
+    problem, params, sites = small()
+    changes = {
+        "finite": lambda a: a | {"loss": a["loss"] * np.float32(np.nan)},
+        r"float32\[20\], expected float32\[21\]": lambda a: a | {"gradient": a["gradient"][:-1]},
+        "gradient is float64": lambda a: a | {"gradient": a["gradient"].astype(np.float64)},
+        "semidefinite": lambda a: a | {"hessian": -a["hessian"]},
+        "below 0": lambda a: a | {"loss": -a["loss"]},
+        "sent no hessian": lambda a: {name: array for name, array in a.items() if name != "hessian"},
+        "1,000,000 times": lambda a: (
+            a | {"hessian": a["hessian"] * np.float32(1e9), "loss": a["loss"] * np.float32(100)}
+        ),
+        "those it had before": lambda a: a | {"rows": 2 * a["rows"]},
+    }
+    for told, change in changes.items():
+
+        def damage(asked, site, content, change=change):
+            if asked <= 3 or site != 1:
+                return
+            arrays = change({name: array.numpy() for name, array in content["arrays"].items()})
+            for name in list(content["arrays"]):
+                del content["arrays"][name]
+            for name, array in arrays.items():
+                content["arrays"][name] = Array(np.ascontiguousarray(array).reshape(array.shape))
+
+        rounds = scax.federated.strategy(problem, params, 3)
+        grid = Here(problem, params, sites, damage)
+        with pytest.warns(RuntimeWarning, match=f"site site 1: .*{told}"):
+            rounds.start(grid=grid, initial_arrays=rounds.arrays, num_rounds=5)
+        assert list(rounds.history["left_out"]) == [0, 1, 1, 1, 1], told
+        assert rounds.history["objective"][-1] < rounds.history["objective"][0], told
+
+
+def test_a_run_begins_at_the_arrays_it_is_given(identity):
+    from flwr.app import Array, ArrayRecord
+
+    import scax
+
+    problem, params, sites = small()
+    rounds = scax.federated.strategy(problem, params, 3)
+    w = np.asarray(problem.layout(params).flatten(params)) / 2
+    half = ArrayRecord({"w": Array(w)})
+    rounds.start(grid=Here(problem, params, sites), initial_arrays=half, num_rounds=1)
+    np.testing.assert_array_equal(rounds.arrays["w"].numpy(), w)  # the first round finds the sums there
+    with pytest.raises(ValueError, match="strategy's own arrays"):
+        rounds.start(grid=Here(problem, params, sites), initial_arrays=ArrayRecord({"w": Array(w[:3])}))
 
 
 @pytest.mark.timeout(900)

@@ -180,20 +180,22 @@ class Server:
     def read(self, name: str, arrays: dict[str, np.ndarray]) -> Statistics | Update:
         """What a site sent; ValueError with its name where the server cannot use it."""
         w = self.state.w
-        wanted = _fields(self.method.nothing(w))
-        if missing := [part for part in wanted if part not in arrays]:
-            raise ValueError(f"site {name}: it sent no {missing[0]}.")
-        if isinstance(self.method, ExactRounds):
-            sums = unpack(arrays, w.shape[0])
-            squared = isinstance(self.method.problem.loss, Squared)
-            if reason := refuse_statistics(name, sums, w.shape[0], w.dtype, squared=squared):
-                raise ValueError(reason)
-            return jax.tree.map(jnp.asarray, sums)
-        for part, like in wanted.items():
-            if arrays[part].shape != like.shape or arrays[part].dtype != like.dtype:
-                raise ValueError(f"site {name}: its {part} is {arrays[part].dtype}{list(arrays[part].shape)}.")
         nothing = self.method.nothing(w)
-        return dataclasses.replace(nothing, **{part: jnp.asarray(arrays[part]) for part in wanted})
+        wanted = pack(nothing) if isinstance(nothing, Statistics) else _fields(nothing)
+        form = lambda array: f"{array.dtype}{list(array.shape)}"
+        for part, like in wanted.items():
+            if part not in arrays:
+                raise ValueError(f"site {name}: it sent no {part}.")
+            if form(arrays[part]) != form(like):
+                raise ValueError(f"site {name}: its {part} is {form(arrays[part])}, expected {form(like)}.")
+        values = {part: jnp.asarray(arrays[part]) for part in wanted}
+        if not isinstance(nothing, Statistics):
+            return dataclasses.replace(nothing, **values)
+        sums = unpack(values, w.shape[0])
+        squared = isinstance(self.method.problem.loss, Squared)
+        if reason := refuse_statistics(name, sums, w.shape[0], w.dtype, squared=squared):
+            raise ValueError(reason)
+        return sums
 
 
 def _fields(sums: Any) -> dict[str, np.ndarray]:

@@ -94,14 +94,11 @@ def pack(sent: Statistics) -> dict[str, np.ndarray]:
     return arrays | {"hessian": arrays["hessian"][np.triu_indices(len(arrays["gradient"]))]}
 
 
-def unpack(arrays: dict[str, np.ndarray], weights: int) -> Statistics:
-    """The statistics that they are; arrays of other shapes stay as they are, for `refuse_statistics` to name."""
-    triangle = arrays["hessian"]
-    if triangle.shape == (weights * (weights + 1) // 2,):
-        upper = np.zeros((weights, weights), triangle.dtype)
-        upper[np.triu_indices(weights)] = triangle
-        arrays = arrays | {"hessian": upper + np.triu(upper, 1).T}
-    return Statistics(**arrays)  # type: ignore[arg-type]
+def unpack(arrays: dict[str, Array], weights: int) -> Statistics:
+    """The statistics that they are."""
+    upper = jnp.zeros((weights, weights), arrays["hessian"].dtype)
+    upper = upper.at[np.triu_indices(weights)].set(arrays["hessian"])
+    return Statistics(**arrays | {"hessian": upper + jnp.triu(upper, 1).T})
 
 
 def numbers_sent(weights: int) -> int:
