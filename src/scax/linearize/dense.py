@@ -21,9 +21,10 @@ class Dense(Linearization):
         def one(row):
             z, vjp = jax.vjp(lambda leaves: network.of_one(leaves, row), network.split(w))
             (rows,) = jax.vmap(vjp)(jnp.eye(z.shape[0], dtype=z.dtype))  # leaf by leaf: slices of w would be padded
-            return z, side_by_side([leaf.reshape(z.shape[0], -1) for leaf in rows])
+            return z, [leaf.reshape(z.shape[0], -1) for leaf in rows]
 
-        return Dense(*jax.vmap(one)(x))
+        outputs, rows = jax.vmap(one)(x)
+        return Dense(outputs, side_by_side(rows))  # of all samples at once: under vmap each part would be a scatter
 
     @exact
     def jvp(self, delta):

@@ -53,12 +53,36 @@ class Carry:
     names: tuple[str, ...] = static()  # of the sums
 
 
+@struct
+class Table:
+    """Values by name. Scalars are columns of one array: XLA writes one entry of it, and compiles that once."""
+
+    scalars: Float[Array, "*rows columns"]
+    others: dict[str, Array]
+    columns: tuple[str, ...] = static()
+
+    @staticmethod
+    def of(values: dict[str, Array]) -> "Table":
+        columns = tuple(name for name, value in values.items() if jnp.ndim(value) == 0)
+        scalars = [values[name] for name in columns]
+        dtype = jnp.result_type(float, *scalars)
+        others = {name: value for name, value in values.items() if name not in columns}
+        return Table(jnp.asarray([value.astype(dtype) for value in scalars], dtype), others, columns)
+
+    def items(self) -> list[tuple[str, Array]]:
+        named = [(name, self.scalars[..., i]) for i, name in enumerate(self.columns)]
+        return named + list(self.others.items())
+
+    def __getitem__(self, name: str) -> Array:
+        return dict(self.items())[name]
+
+
 class Records(NamedTuple):
     """What a call recorded: the first `count` entries of every array."""
 
     count: Any
     steps: Any
-    values: Any  # arrays by name
+    values: Table
 
 
 def begin(
@@ -135,13 +159,14 @@ def advance(
     """
     goals, capacity = jnp.asarray(goals), goals.shape[0]
 
-    def look(carry: Carry) -> tuple[dict[str, Array], Best | None]:
+    def look(carry: Carry) -> tuple[Table, Best | None]:
         record = dict(zip(carry.names, carry.sums / (carry.step - carry.recorded), strict=True))
         if measure is not None:
             record |= measure(method, carry.state)
-        if stopping is None or carry.best is None:
-            return record, carry.best
-        return record, stopping.update(carry.best, record, method.solution(carry.state))
+        best = carry.best
+        if stopping is not None and best is not None:
+            best = stopping.update(best, record, method.solution(carry.state))
+        return Table.of(record), best
 
     shapes, _ = jax.eval_shape(look, carry)
 
@@ -169,10 +194,10 @@ def advance(
             end=end,
         )
         # an entry that is not due is written over
-        values = {name: array.at[i].set(record[name]) for name, array in values.items()}
+        values = jax.tree.map(lambda array, value: array.at[i].set(value), values, record)
         return carry, i + due, (steps.at[i].set(carry.step), values)
 
-    values = {name: jnp.zeros((capacity, *s.shape), s.dtype) for name, s in shapes.items()}
+    values = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
     start = (carry, jnp.zeros((), jnp.int32), (jnp.zeros(capacity, jnp.int32), values))
     carry, count, (steps, values) = jax.lax.while_loop(runs, block, start)
     return carry, Records(count, steps, values)

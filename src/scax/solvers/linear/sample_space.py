@@ -54,7 +54,8 @@ class SampleSpace(Space):
         theta, u = point
         force, proximal = slope, 2 * self.mu * u
         if self.shape[0] > self.lin.samples:
-            force, proximal = slope.at[self.lin.samples :].set(0), proximal + slope.at[: self.lin.samples].set(0)
+            is_sample = (jnp.arange(self.shape[0]) < self.lin.samples)[:, None]
+            force, proximal = jnp.where(is_sample, slope, 0), jnp.where(is_sample, proximal, proximal + slope)
         parts = jnp.stack([force + proximal, force, proximal])
         gap, *terms = jnp.sqrt(jnp.maximum(jnp.einsum("pnk,pnk->p", parts, jax.vmap(self._gram)(parts)), 0))
         missing = 0.0 if isinstance(theta, float) else jnp.abs(theta - 1) * jnp.linalg.norm(self.h)

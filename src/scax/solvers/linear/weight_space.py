@@ -47,7 +47,8 @@ def stationarity(vjp, slope, samples: int, delta, h, mu):
     """‖Jᵀ∇Φ + 2μδ − 2h‖ / (‖Jᵀ∇Φ‖ + 2μ‖δ‖ + 2‖h‖), the rows of ∇Φ that are no samples beside 2μδ; vjp is Jᵀ·."""
     norm, force, proximal = jnp.linalg.norm, slope, 2 * mu * delta
     if slope.shape[0] > samples:
-        force, proximal = slope.at[samples:].set(0), proximal + vjp(slope.at[:samples].set(0))
+        is_sample = (jnp.arange(slope.shape[0]) < samples)[:, None]
+        force, proximal = jnp.where(is_sample, slope, 0), proximal + vjp(jnp.where(is_sample, 0, slope))
     force = vjp(force)
     total = norm(force) + norm(proximal) + 2 * norm(h)
     return norm(force + proximal - 2 * h) / jnp.maximum(total, jnp.finfo(delta.dtype).tiny)
