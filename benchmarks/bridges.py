@@ -13,19 +13,17 @@ import json
 import platform
 import statistics
 import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import scax
+from benchmarks import pages
 from benchmarks.steps import looped
 
 CASES = {"9/10/6/1, batch 20": ((9, 10, 6, 1), 20), "18/100/100/1, batch 50": ((18, 100, 100, 1), 50)}
 AIM = 1.10
-DOCS = Path(__file__).parents[1] / "docs"
-MARKS = ("<!-- bridges-table -->", "<!-- /bridges-table -->")
 
 
 def nnx(widths):
@@ -135,12 +133,8 @@ def main() -> None:
             )
     print(f"aim {AIM}: {'met' if not missed else 'missed by ' + ', '.join(missed)}")
     if options.write:
-        (DOCS / "results" / "bridges.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        page = DOCS / "measurements" / "speed.md"
-        text = page.read_text(encoding="utf-8")
-        before, _, rest = text.partition(MARKS[0])
-        after = rest.partition(MARKS[1])[2]
-        page.write_text(f"{before}{MARKS[0]}\n{table(results)}{MARKS[1]}{after}", encoding="utf-8")
+        (pages.DOCS / "results" / "bridges.json").write_text(json.dumps(results, indent=1) + "\n")
+        pages.write_tables(pages.DOCS / "measurements" / "speed.md", {"bridges": table(results)})
     sys.exit(bool(missed))
 
 

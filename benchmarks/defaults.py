@@ -30,7 +30,6 @@ import math
 import multiprocessing
 import os
 import pathlib
-import re
 import time
 
 import jax
@@ -47,6 +46,7 @@ from scax.training.evaluation import Objective, evaluate
 from scax.training.methods import tunable
 from scax.training.methods import tuned as tune
 
+from . import pages
 from .runs import follow
 from .soap import soap
 
@@ -454,10 +454,6 @@ def number(value: float) -> str:
     return f"{value:.2g}" if abs(value) < 10 else f"{value:.0f}"
 
 
-def rows(head: list[str], body: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *body])
-
-
 def tables(results: dict) -> dict[str, str]:
     """The tables of docs/measurements/defaults.md, by name."""
     out = {}
@@ -472,14 +468,14 @@ def tables(results: dict) -> dict[str, str]:
             spread = three([seen[name]["default"]["sd"][i] for i in at])
             plain = three([seen[name][WITHOUT]["mean"][i] for i in at])
             body.append([name, told, spread, three(case.wanted), plain])
-        out["targets"] = rows(["", "default", "sd over seeds", "aimed at", WITHOUT], body)
+        out["targets"] = pages.table(["", "default", "sd over seeds", "aimed at", WITHOUT], body)
         variants = [v for v in VARIANTS if v in seen["CASP"]]
         body = [[v, *(three([seen[n][v]["mean"][i] for i in at]) for n in CASES)] for v in variants]
         last = [three([seen[n]["default"]["last iterate"][i] for i in at]) for n in CASES]
         body.insert(1, ["its last iterate instead of the average", *last])
         if all("each" in seen[n][v] for n in CASES for v in ("default", COUNTED)):
             body.insert(2, ["default less a clock that counts steps", *(paired(seen[n]) for n in CASES)])
-        out["parts"] = rows(["", *CASES], body)
+        out["parts"] = pages.table(["", *CASES], body)
     if "baselines" in results:
         found = {n: results["baselines"][n] for n in CASES if n in results["baselines"]}
         ends = HORIZONS[1:]
@@ -514,7 +510,7 @@ def tables(results: dict) -> dict[str, str]:
                     *(told(calls[n]) if n in calls else "not run" for n in found),
                 ]
             )
-        out["baselines"] = rows(["", *found], body)
+        out["baselines"] = pages.table(["", *found], body)
     if "time" in results:
         body = []
         for name in (n for n in CASES if n in results["time"] and n in results.get("baselines", {})):
@@ -545,14 +541,14 @@ def tables(results: dict) -> dict[str, str]:
             "Adam in",
             "faster",
         ]
-        out["time"] = rows(head, body)
+        out["time"] = pages.table(head, body)
     if "batches" in results:
         three = lambda values: " / ".join(number(v) for v in values)
         body = []
         for name, sizes in results["batches"].items():
             ordered = sorted(sizes.items(), key=lambda item: int(item[0]))
             body += [[name, size, three(seen["SCA"]), three(seen["Adam, tuned"])] for size, seen in ordered]
-        out["batches"] = rows(
+        out["batches"] = pages.table(
             ["", "batch", "SCA, default, after 50 / 200 / 500", "Adam, tuned, after 50 / 200 / 500"], body
         )
     if any(part in results for part in ("robustness", "fresh", "longer")):
@@ -567,7 +563,9 @@ def tables(results: dict) -> dict[str, str]:
             "median ratio to tuned Adam's": lambda r: f"{np.median(r):.2f}",
             "largest ratio": lambda r: f"{np.max(r):.2f}",
         }
-        out["robustness"] = rows(["", *parts], [[f, *(str(of(r)) for r in parts.values())] for f, of in facts.items()])
+        out["robustness"] = pages.table(
+            ["", *parts], [[f, *(str(of(r)) for r in parts.values())] for f, of in facts.items()]
+        )
     return out
 
 
@@ -584,16 +582,6 @@ def reached(excess: list[float], aim: float) -> float:
         if 0 < v <= aim:
             return float(np.exp(np.interp(-math.log(aim), [-math.log(u), -math.log(v)], [math.log(n), math.log(m)])))
     return math.nan
-
-
-def write_tables(results: dict, page: pathlib.Path) -> None:
-    """Put each table between its markers in the page."""
-    text = page.read_text()
-    for name, table in tables(results).items():
-        text = re.sub(
-            f"(<!-- {name} -->\n).*?(<!-- end -->)", lambda m, t=table: m[1] + t + "\n" + m[2], text, flags=re.S
-        )
-    page.write_text(text)
 
 
 # -- the run: pieces that do not depend on each other --------------------------------------------------
@@ -673,7 +661,7 @@ def main() -> None:
         folder = args.out.parent.parent / "images"
         folder.mkdir(parents=True, exist_ok=True)
         plot(results, folder)
-        write_tables(results, folder.parent / "measurements" / "defaults.md")
+        pages.write_tables(folder.parent / "measurements" / "defaults.md", tables(results))
         return
     args.out.parent.mkdir(parents=True, exist_ok=True)
     if args.again:

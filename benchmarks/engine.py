@@ -28,6 +28,7 @@ import numpy as np
 import optax
 
 import scax
+from benchmarks import pages
 from benchmarks.steps import CASES, describe_machine
 from scax.tables.shuffle import Shuffle
 from scax.training import engine
@@ -116,19 +117,15 @@ def measure(rows: int, steps: int, repeats: int) -> list[dict]:
 
 
 def markdown(table: list[dict]) -> str:
-    lines = [
-        "| method | rows | part | µs per step | ratio (wall) | (processor) | (least) |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    body = []
     for row in table:
         target, verdict = TARGETS.get(row["part"]), ""
         if target is not None:
             verdict = f", ≤ {target} {'met' if row['ratio'] <= target else 'missed'}"
-        lines.append(
-            f"| {row['method']} | {row['rows']:,} | {row['part']} | {row['microseconds']:.1f} | "
-            f"{row['ratio']:.2f}{verdict} | {row['processor_ratio']:.2f} | {row['least_ratio']:.2f} |"
-        )
-    return "\n".join(lines)
+        ratios = f"{row['ratio']:.2f}{verdict}", f"{row['processor_ratio']:.2f}", f"{row['least_ratio']:.2f}"
+        body.append([row["method"], f"{row['rows']:,}", row["part"], f"{row['microseconds']:.1f}", *ratios])
+    head = ["method", "rows", "part", "µs per step", "ratio (wall)", "(processor)", "(least)"]
+    return pages.table(head, body)
 
 
 def main() -> None:

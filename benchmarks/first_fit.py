@@ -17,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import pages
+
 TARGET = 2.0  # seconds of wall time
 #: Where the programs come from, and the name of each fit.
 FITS = {"empty": "nothing stored", "filled": "programs stored by an earlier process"}
@@ -47,18 +49,14 @@ def in_process(rows: int, folder: str) -> dict[str, float]:
 
 
 def markdown(fits: dict[str, dict]) -> str:
-    lines = [
-        "| compiled programs | first fit, s (wall) | (processor) | second fit, s (wall) | (processor) |",
-        "|---|---|---|---|---|",
-    ]
+    body = []
     for name, words in FITS.items():
         least = fits[name]
         verdict = f", ≤ {TARGET:g} {'met' if least['first'] <= TARGET else 'missed'}"
-        lines.append(
-            f"| {words} | {least['first']:.2f}{verdict} | {least['first_processor']:.2f} | {least['second']:.2f} | "
-            f"{least['second_processor']:.2f} |"
-        )
-    return "\n".join(lines)
+        seconds = [f"{least[key]:.2f}" for key in ("first", "first_processor", "second", "second_processor")]
+        body.append([words, seconds[0] + verdict, *seconds[1:]])
+    head = ["compiled programs", "first fit, s (wall)", "(processor)", "second fit, s (wall)", "(processor)"]
+    return pages.table(head, body)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """All rows in every step: the default beside the Levenberg–Marquardt of SciPy and of optimistix at equal evaluations.
 
 python -m benchmarks.least_squares run [--methods scax optimistix scipy] [--problems …] [--starts N]
-python -m benchmarks.least_squares show                  prints the table of docs/measurements/defaults.md
+python -m benchmarks.least_squares show                  writes the table of docs/measurements/defaults.md
 
 float64, no penalty, each from the same weights, exact Jacobians, every tolerance at 1e-15. Franke: 1,000 rows,
 2/20/20/1, 300 evaluations and 1,000 ("franke, long"). Duffing: examples/duffing.py, 20 sequences of 60 values, 56
@@ -20,9 +20,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 import scax
-from benchmarks import noise
+from benchmarks import noise, pages
 
-FILE = Path(__file__).parent.parent / "docs/results/least-squares.json"
+FILE = pages.DOCS / "results/least-squares.json"
 METHODS = ("scax", "optimistix", "scipy")
 EVALUATIONS = {"franke": 300, "franke, long": 1000, "duffing": 300}
 TOLERANCE = 1e-15
@@ -112,27 +112,18 @@ def run(problems, methods, starts: range, out: Path) -> None:
 
 
 def write(rows: dict, results: dict, out: Path) -> None:
-    from benchmarks.steps import describe_machine
-
     versions = results.get("packages", {})
     for package in ("scipy", "optimistix"):
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    machine = describe_machine() | {"command": "python -m benchmarks.least_squares run"}
     order = [(p, m, s) for p in PROBLEMS for m in METHODS for s in range(100) if (p, m, s) in rows]
-    lines = ",\n".join(json.dumps(rows[key]) for key in order)
-    out.write_text(
-        f'{{"machine": {json.dumps(machine)},\n"packages": {json.dumps(versions)},\n"rows": [\n{lines}\n]}}\n'
-    )
+    pages.write_rows(out, map(rows.get, order), "python -m benchmarks.least_squares run", packages=versions)
 
 
 def markdown(results: dict) -> str:
-    lines = [
-        "| problem | method | starts | error, median | from | to | seconds, median |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    body = []
     for name in PROBLEMS:
         for method in METHODS:
             group = [r for r in results["rows"] if (r["problem"], r["method"]) == (name, method)]
@@ -141,8 +132,8 @@ def markdown(results: dict) -> str:
             errors = [r["error"] for r in group]
             cells = [f"{v:.1e}" for v in (np.median(errors), min(errors), max(errors))]
             seconds = np.median([r["seconds"] for r in group])
-            lines.append(f"| {name} | {method} | {len(group)} | {' | '.join(cells)} | {seconds:.3g} |")
-    return "\n".join(lines)
+            body.append([name, method, str(len(group)), *cells, f"{seconds:.3g}"])
+    return pages.table(["problem", "method", "starts", "error, median", "from", "to", "seconds, median"], body)
 
 
 def main() -> None:
@@ -156,7 +147,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.what == "run":
         run(options.problems, options.methods, range(options.first, options.first + options.starts), options.out)
-    print(markdown(json.loads(options.out.read_text())))
+    made = markdown(json.loads(options.out.read_text()))
+    pages.write_tables(pages.DOCS / "measurements/defaults.md", {"least-squares": made})
+    print(made)
 
 
 if __name__ == "__main__":

@@ -35,13 +35,13 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 import scax
+from benchmarks import pages
 from benchmarks.runs import Given
 from benchmarks.steps import CASES, Case, describe_machine, looped
 from scax.training import engine
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "measurements" / "speed.md"
-BEGIN, END = "<!-- begin peers -->", "<!-- end peers -->"
 NETWORKS = ("CASP 9/10/6/1", "SUSY 18/100/100/1")
 STEPS, RIDGE, MEAN_POWER = 200, 1e-3, 8.0
 RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
@@ -582,8 +582,7 @@ def main() -> None:
             print(markdown(results[-1:]).splitlines()[-1], flush=True)
             file.write_text(dump(machine, results))
     if options.write:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n{markdown(results)}\n{END}{rest.partition(END)[2]}")
+        pages.write_tables(PAGE, {"peers": markdown(results)})
     print(f"written: {file}")
 
 

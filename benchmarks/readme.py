@@ -7,17 +7,16 @@ Runs `scax compare`, then writes docs/images/compare-diabetes.svg and the table 
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks import pages
 from scax.report.picture import picture
 from scax.report.summary import NEAR, places, rows
 
 ROOT = Path(__file__).resolve().parents[1]
-START, END = "<!-- compare-table -->", "<!-- /compare-table -->"
 
 
 def table(results: dict) -> str:
@@ -48,10 +47,7 @@ def main() -> None:
         subprocess.run([sys.executable, "-m", "scax", "compare", "--out", run], check=True)
         results = json.loads((run / "results.json").read_text())
     (ROOT / "docs/images/compare-diabetes.svg").write_text(picture(results))
-    page = ROOT / "docs/measurements/index.md"
-    text = page.read_text()
-    pattern = f"{START}.*?{END}" if END in text else START
-    page.write_text(re.sub(pattern, lambda _: f"{START}\n{table(results)}\n{END}", text, flags=re.S))
+    pages.write_tables(ROOT / "docs/measurements/index.md", {"compare": table(results)})
 
 
 if __name__ == "__main__":

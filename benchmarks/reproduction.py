@@ -11,15 +11,14 @@ The last computes SCA's own lines anew, without the command line and its package
 
 import argparse
 import json
-import re
 from pathlib import Path
 
+from benchmarks import pages
 from scax.reproduce.page import page
 from scax.reproduce.page_table2 import readme_table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results" / "reproduction.json"
-START, END = "<!-- paper-table -->", "<!-- /paper-table -->"
 
 
 def image(name: str, alt: str) -> str:
@@ -28,7 +27,7 @@ def image(name: str, alt: str) -> str:
 
 def with_table(text: str, results: dict) -> str:
     """The page's text with its table between the markers."""
-    return re.sub(f"{START}.*?{END}", lambda _: f"{START}\n{readme_table(results)}\n{END}", text, flags=re.S)
+    return pages.place(text, {"paper": readme_table(results)})
 
 
 def measure(part: str, folder: Path, repeats: int, out: Path) -> None:

@@ -27,6 +27,7 @@ import jax
 import numpy as np
 
 import scax
+from benchmarks import pages
 from scax.cli.launch import KEPT_MEMORY
 from scax.sca import _step
 
@@ -232,15 +233,11 @@ COLLECTIVE = r"= (.*?) (?:all-reduce|all-gather|all-to-all|collective-permute|re
 def page() -> None:
     """The tables of docs/measurements/scaling.md, from the results file."""
     found = json.loads(RESULTS.read_text())
-    text = PAGE.read_text()
     tables = {"devices": _devices(found["devices"]), "async": _asynchronous(found)}
     measured = [value for key, value in found.items() if key.startswith("processes")]
     if measured:
         tables["processes"] = _processes(measured)
-    for section, table in tables.items():
-        between = re.compile(f"<!-- {section} -->.*?<!-- end -->", re.DOTALL)
-        text = between.sub(lambda _, s=section, t=table: f"<!-- {s} -->\n{t}\n<!-- end -->", text, count=1)
-    PAGE.write_text(text)
+    pages.write_tables(PAGE, tables)
 
 
 def _devices(found: dict) -> str:

@@ -31,6 +31,7 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from benchmarks import pages
 from scax.estimators import SCAClassifier, SCARegressor
 
 RESULTS, PAGE = Path("docs/results/tables.json"), Path("docs/measurements/tables.md")
@@ -39,7 +40,6 @@ PLOT = Path("docs/images/tables.svg")
 SEEN = ("california", "casp", "kin8nm", "wine white", "diabetes")
 #: Ratios beyond are drawn at the ends.
 SHOWN = (0.4, 3.0)
-BEGIN, END = "<!-- begin table -->", "<!-- end table -->"
 
 
 class Table(NamedTuple):
@@ -359,9 +359,7 @@ def main() -> None:
                     json.dumps({"command": "python -m benchmarks.tables --write", "tables": found}, indent=1) + "\n"
                 )
     if given.write and PAGE.is_file():
-        text = PAGE.read_text()
-        head, rest = text.split(BEGIN)
-        PAGE.write_text(f"{head}{BEGIN}\n{page(found)}\n{END}{rest.split(END)[1]}")
+        pages.write_tables(PAGE, {"tables": page(found)})
         draw(found, PLOT)
     print(page(found))
 

@@ -1,7 +1,7 @@
 """Random problems on which nothing was tuned: the default beside tuned Adam, from one row per batch to all of them.
 
 python -m benchmarks.unseen run [--problems NAME …] [--rows 1 3 8 64 all]     writes docs/results/unseen.json
-python -m benchmarks.unseen show                 prints the table of docs/measurements/defaults.md
+python -m benchmarks.unseen show                 writes the table of docs/measurements/defaults.md
 
 2,000 rows, float32, 3 starts of one network each, 3,000 steps (all rows: 300). Adam has the best of five rates, each
 constant or with cosine decay to a tenth of the steps or to all of them, last or averaged iterate: chosen for each
@@ -19,9 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import scax
+from benchmarks import pages
 from benchmarks.defaults import RATES, over_grid, over_seeds
 
-FILE = Path(__file__).parent.parent / "docs/results/unseen.json"
+FILE = pages.DOCS / "results/unseen.json"
 ROWS, STARTS, ENDS = 2000, 3, (300, 3000)
 BATCHES = ("1", "3", "8", "64", "all")
 
@@ -151,12 +152,8 @@ def run(names: list[str], batches: list[str], out: Path, ours: bool) -> None:
         for batch in batches:
             rows[name, batch] = one(name, batch, rows.get((name, batch)) if ours else None)
             print(json.dumps(rows[name, batch]), flush=True)
-            from benchmarks.steps import describe_machine
-
             ordered = [rows[key] for key in ((n, b) for n in NAMES for b in BATCHES) if key in rows]
-            machine = describe_machine() | {"command": "python -m benchmarks.unseen run"}
-            lines = ",\n".join(map(json.dumps, ordered))
-            out.write_text(f'{{"machine": {json.dumps(machine)},\n"rows": [\n{lines}\n]}}\n')
+            pages.write_rows(out, ordered, "python -m benchmarks.unseen run")
 
 
 def markdown(results: dict) -> str:
@@ -164,11 +161,11 @@ def markdown(results: dict) -> str:
     rows = {(row["name"], row["batch"]): row for row in results["rows"]}
     batches = [b for b in BATCHES if any(batch == b for _, batch in rows)]
     heads = ["problem", *("1 row" if b == "1" else f"{b} rows" for b in batches)]
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    body = []
     for name in dict.fromkeys(row["name"] for row in results["rows"]):
         cells = [" / ".join(f"{v:.2f}" for v in rows[name, b]["ratio"]) if (name, b) in rows else "–" for b in batches]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        body.append([name, *cells])
+    return pages.table(heads, body)
 
 
 def main() -> None:
@@ -181,7 +178,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.what == "run":
         run(options.problems, options.rows, options.out, options.ours)
-    print(markdown(json.loads(options.out.read_text())))
+    made = markdown(json.loads(options.out.read_text()))
+    pages.write_tables(pages.DOCS / "measurements/defaults.md", {"unseen": made})
+    print(made)
 
 
 if __name__ == "__main__":

@@ -69,11 +69,11 @@ class Table:
         others = {name: value for name, value in values.items() if name not in columns}
         return Table(jnp.asarray([value.astype(dtype) for value in scalars], dtype), others, columns)
 
-    def items(self) -> list[tuple[str, Array]]:
+    def items(self) -> list[tuple[str, Any]]:
         named = [(name, self.scalars[..., i]) for i, name in enumerate(self.columns)]
         return named + list(self.others.items())
 
-    def __getitem__(self, name: str) -> Array:
+    def __getitem__(self, name: str) -> Any:
         return dict(self.items())[name]
 
 
