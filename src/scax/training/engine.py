@@ -82,7 +82,7 @@ class Records(NamedTuple):
 
     count: Any
     steps: Any
-    values: Table
+    values: Any  # a Table
 
 
 def begin(
