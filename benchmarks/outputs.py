@@ -1,12 +1,12 @@
-"""Many outputs: what a step costs over the number K of outputs, and what trainings with sampled curvature reach.
+"""Many outputs: what trainings with sampled curvature reach, and what a step costs.
 
-python -m benchmarks.outputs growth [--outputs 2 3 10 30 100 300 1000]
 python -m benchmarks.outputs trainings [--sets NAME ...] [--batch 64] [--steps 100 300 1000 3000] [--data-dir DIR]
 python -m benchmarks.outputs table
 python -m benchmarks.outputs steps
 
-Results are merged into docs/results/outputs-PLATFORM.json; `growth` also draws docs/images/outputs-growth.png. Times
-are processor seconds; on a busy machine set OPENBLAS_NUM_THREADS=1 and XLA_FLAGS=--xla_cpu_multi_thread_eigen=false.
+Results are merged into docs/results/outputs-PLATFORM.json. Times are processor seconds; on a busy machine set
+OPENBLAS_NUM_THREADS=1 and XLA_FLAGS=--xla_cpu_multi_thread_eigen=false. Steps over the number of outputs:
+`benchmarks.outputs_growth`; in one scan: `benchmarks.outputs_loop`.
 """
 
 import argparse
@@ -19,11 +19,10 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 import scax
 from benchmarks.runs import follow
-from benchmarks.steps import CASES, describe_machine, looped, markdown, measure
+from benchmarks.steps import CASES, describe_machine, markdown, measure
 from scax.training.methods import optimizer, tuned
 
 #: (loss, inputs, hidden widths, outputs, noise)
@@ -126,8 +125,8 @@ def trainings(name: str, batch: int, steps: list[int], folder: Path | None, most
         print(name, method, [f"{value:.4f}" for value in objectives], f"{1e6 * seconds:.0f} µs", flush=True)
 
     key = jax.random.key(0)
-    first = ("quadratic", "quadratic") if outputs == 1 else ("1", 1)
-    methods = {first[0]: scax.SCA(problem, curvature=first[1])}
+    sampled = ("quadratic",) if outputs == 1 else tuple(r for r in (1, 2) if r < outputs)
+    methods = {str(curvature): scax.SCA(problem, curvature=curvature) for curvature in sampled}
     if batch * outputs <= most:
         methods["exact"] = scax.SCA(problem, curvature="exact")
     for label, method in methods.items():
@@ -176,43 +175,10 @@ def tabulate(rows: list[dict]) -> str:
     )
 
 
-def growth(outputs: int, batch: int, repeats: int) -> dict:
-    """Processor seconds per step at K outputs, the least of some repeats."""
-    problem, params, x, y = generate("softmax", 20, (64, 64), outputs, 0.3, rows=2048)
-    methods = {"adam": scax.baseline(optax.adam(1e-3), problem)}
-    methods |= {str(c): scax.SCA(problem, curvature=c) for c in (1, 4)}
-    if batch * outputs <= MOST_EQUATIONS:
-        methods["exact"] = scax.SCA(problem, curvature="exact")
-    row: dict = {"outputs": outputs, "batch": batch}
-    for label, method in methods.items():
-        loop = looped(method, params, x, y, batch)
-        count = int(min(max(0.05 / loop(2)[1], 2), 500))
-        row[label] = min(loop(count)[1] for _ in range(repeats))
-    print(row, flush=True)
-    return row
-
-
-def draw(rows: list[dict], path: Path) -> None:
-    """Time of a step over K."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6, 4))
-    for label, said in (("exact", "exact"), ("4", "four directions"), ("1", "one direction"), ("adam", "Adam")):
-        own = sorted((row["outputs"], 1e6 * row[label]) for row in rows if label in row)
-        axes.loglog(*zip(*own, strict=True), marker="o", label=said)
-    axes.set(xlabel="outputs K", ylabel="processor time of a step, µs", title="20/64/64/K, softmax, 64 rows")
-    axes.legend()
-    figure.savefig(path, dpi=120, bbox_inches="tight")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["growth", "trainings", "table", "steps"])
+    parser.add_argument("what", choices=["trainings", "table", "steps"])
     parser.add_argument("--sets", nargs="*", choices=[*SETS, *TABLES], default=list(SETS))
-    parser.add_argument("--outputs", nargs="*", type=int, default=[2, 3, 10, 30, 100, 300, 1000])
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", nargs="*", type=int, default=[100, 300, 1000, 3000])
     parser.add_argument("--data-dir", type=Path, help="the folder of the tables")
@@ -242,10 +208,6 @@ def main() -> None:
         for case in (case for case in CASES if case.name in STEPS):
             save("steps", [measure(case, options.repeats, 0.2)], ("case",))
             print(markdown(results["steps"][-1:], machine), flush=True)
-        return
-    for outputs in options.outputs:
-        save("growth", [growth(outputs, options.batch, options.repeats)], ("outputs", "batch"))
-    draw(results["growth"], Path("docs/images/outputs-growth.png"))
 
 
 if __name__ == "__main__":

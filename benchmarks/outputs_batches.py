@@ -21,8 +21,8 @@ import numpy as np
 import optax
 
 import scax
-from benchmarks.many_outputs_gpu import lowered, timed
 from benchmarks.outputs import generate
+from benchmarks.outputs_loop import lowered, timed
 from benchmarks.runs import follow
 from benchmarks.steps import describe_machine
 from scax.training.methods import optimizer, tuned

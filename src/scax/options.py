@@ -94,7 +94,7 @@ def _cannot_keep_matrix(sca: "SCA") -> str | None:
     for name in ("parallel", "averaging", "carry"):
         if getattr(sca, name) is not None:
             return f"it takes the place of {name}=: leave one of them out"
-    return "its steps need the exact Hessian: leave curvature= out" if isinstance(sca.curvature, int) else None
+    return None if sca.curvature in ("auto", "exact") else "it has a model of the loss of its own: leave curvature= out"
 
 
 def _check_curvature(value: Any) -> str | int:
@@ -114,6 +114,8 @@ def _needs_loss(sca: "SCA") -> str | None:
     """Why no model of the loss can stand for it, None where one can."""
     if sca.surrogate == "full":
         return "surrogate='full' linearizes the loss, and no Hessian is left"
+    if type(sca.problem.loss).factor is Loss.factor:
+        return f"{type(sca.problem.loss).__name__} has no factor() of its Hessian"
     if sca.blocks is not None and sca.blocks.own_batch:
         return "blocks with own_batch=True need the columns of each block's own rows with all their outputs"
     return None
@@ -121,11 +123,8 @@ def _needs_loss(sca: "SCA") -> str | None:
 
 def _needs_exact(sca: "SCA") -> str | None:
     """Why directions cannot be sampled, None where they can."""
-    loss = sca.problem.loss
     if reason := _needs_loss(sca):
         return reason
-    if type(loss).factor is Loss.factor:
-        return f"{type(loss).__name__} has no factor() of its Hessian to draw directions from"
     if len(sca.problem.names) > 1:
         return "terms have outputs of their own, and their Hessians are kept whole"
     if sca.problem.manifold is not None:

@@ -23,6 +23,16 @@ SOFTMAX = scax.Problem(NET.apply, scax.Softmax(), scax.L2(1e-2))
 LOGISTIC = scax.SCA(scax.Problem(scax.MLP((4, 5, 1)).apply, scax.Logistic(), scax.L2(1e-2)), metric=None)
 
 
+class NoFactor(scax.Loss):
+    """A loss that knows its value and gradient alone."""
+
+    def value(self, z, y):
+        return jnp.sum((z - y) ** 2, axis=1)
+
+    def gradient(self, z, y):
+        return 2 * (z - y)
+
+
 @pytest.mark.parametrize("loss", [scax.Squared(), scax.Logistic(), scax.Poisson(), scax.Huber(0.5), scax.Softmax()])
 def test_signs_have_the_hessian_as_mean(loss):
     z = jax.random.normal(KEY, (6, 3))
@@ -210,4 +220,6 @@ def test_bad_input_is_refused_in_a_sentence():
     for curvature in (1, "quadratic"):
         with pytest.raises(ValueError, match="full"):
             scax.SCA(SOFTMAX, curvature=curvature, surrogate="full")
+        with pytest.raises(ValueError, match="NoFactor has no factor"):
+            scax.SCA(scax.Problem(NET.apply, NoFactor(), scax.L2(1e-2)), curvature=curvature)
     assert "1 sampled per row: asked for" in scax.SCA(SOFTMAX, curvature=1).explain(PARAMS, X)

@@ -1,6 +1,6 @@
 """What a step with many outputs costs where steps are compiled into one loop of known length, and its parts.
 
-python -m benchmarks.many_outputs_gpu [--cases NAME ...] [--count 200] [--parts] [--seconds 150] [--out DIR]
+python -m benchmarks.outputs_loop [--cases NAME ...] [--count 200] [--parts] [--seconds 150] [--out DIR]
 
 Programs are compiled side by side; every row is printed as it is measured. Results go to OUT/loop-PLATFORM.json.
 """
@@ -12,7 +12,7 @@ import re
 import statistics
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import jax
@@ -47,6 +47,8 @@ def branching(needed, compute, otherwise):
 
 BRANCHES = ((damping, "where_needed", branching), (iterate_average, "where_needed", branching))
 LIBRARY = ((cholesky, "LARGEST_KERNEL", 0),)
+#: Measured of every case.
+MAIN = ("Adam", "auto")
 PAIRS = ((cholesky, "_eliminate", eliminate_pairs), (cholesky, "LARGEST_KERNEL", 128))
 
 
@@ -57,7 +59,7 @@ def methods(problem: scax.Problem, case: Case, parts: bool) -> dict[str, tuple]:
         "auto": (scax.SCA(problem), ()),
     }
     if not parts:
-        return made | {"auto, branches": (scax.SCA(problem), BRANCHES)}
+        return made
     made |= {
         "auto, no acceptance": (scax.SCA(problem, acceptance=False), ()),
         "auto, last iterate": (scax.SCA(problem, mean_power=None), ()),
@@ -85,9 +87,12 @@ def lowered(method, params, x, y, batch: int, count: int, changes: tuple):
         return jax.lax.scan(lambda state, rows: (method.step(state, (x[rows], y[rows]))[0], None), state, order)[0]
 
     state = method.init(params)
-    jax.clear_caches()  # a step that was traced with other parts must not be found again
+    if changes:
+        jax.clear_caches()  # a step that was traced with other parts must not be found again
     with replaced(*changes):
         program = jax.jit(run).lower(method, state, x, y, order)
+    if changes:
+        jax.clear_caches()
     return program, (method, state, x, y, order)
 
 
@@ -142,12 +147,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--parts", nargs="*", default=[], help="cases whose step is measured without its parts, too")
     parser.add_argument("--systems", nargs="*", type=int, default=[], help="equations of large systems")
+    parser.add_argument("--compiling", type=float, default=100, help="seconds; programs that take longer are left out")
     parser.add_argument("--seconds", type=float, default=150, help="no case is begun after so many")
     parser.add_argument("--threads", type=int, default=4, help="programs compiled at once")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     options = parser.parse_args()
     began, machine = time.perf_counter(), describe_machine()
-    machine["command"] = machine["command"].replace("benchmarks.steps", "benchmarks.many_outputs_gpu")
+    machine["command"] = machine["command"].replace("benchmarks.steps", "benchmarks.outputs_loop")
     options.out.mkdir(parents=True, exist_ok=True)
     file = options.out / f"loop-{machine['platform']}.json"
     results: dict = {"machine": machine, "steps": [], "systems": []}
@@ -157,40 +163,57 @@ def main() -> None:
         file.write_text(json.dumps(results, indent=1) + "\n")
         print(f"{time.perf_counter() - began:5.0f} s  {json.dumps(row)}", flush=True)
 
-    jobs = []
-    for case in (case for case in CASES if case.name in options.cases):
-        problem, params, x, y = case.build()
-        for name, (method, changes) in methods(problem, case, case.name in options.parts).items():
-            try:
-                program, arguments = lowered(method, params, x, y, case.batch, options.count, changes)
-            except Exception as error:  # a kernel that does not lower is no reason to lose the others
-                print(f"{case.name}, {name}: {error}"[:500], flush=True)
-                continue
-            jobs.append((case.name, name, program, arguments))
+    wanted = [case for case in CASES if case.name in options.cases]
+    wanted.sort(key=lambda case: options.cases.index(case.name))
+    built = {case.name: case.build() for case in wanted}
+    every = {case.name: methods(built[case.name][0], case, case.name in options.parts) for case in wanted}
+    # in every case Adam and the default first: what is not compiled in time is left out
+    ahead = [
+        (case, name)
+        for whole in (True, False)
+        for case in wanted
+        for name in every[case.name]
+        if (name in MAIN) is whole
+    ]
+    jobs: dict[tuple[str, str], tuple] = {}
+    pool = ThreadPoolExecutor(options.threads)
+    for case, name in ahead:
+        if time.perf_counter() - began > options.compiling:
+            break
+        (_, params, x, y), (method, changes) = built[case.name], every[case.name][name]
+        try:
+            program, arguments = lowered(method, params, x, y, case.batch, options.count, changes)
+        except Exception as error:  # a kernel that does not lower is no reason to lose the others
+            print(f"{case.name}, {name}: {error}"[:500], flush=True)
+            continue
+        jobs[case.name, name] = pool.submit(program.compile), arguments
     print(f"{time.perf_counter() - began:5.0f} s  {len(jobs)} programs traced", flush=True)
-    with ThreadPoolExecutor(options.threads) as pool:
-        compiled = [pool.submit(program.compile) for _, _, program, _ in jobs]
-        for case in dict.fromkeys(job[0] for job in jobs):
-            if time.perf_counter() - began > options.seconds:
-                break
-            own = {}
-            for i, (owner, name, _, arguments) in enumerate(jobs):
-                if failed := compiled[i].exception():
-                    print(f"{owner}, {name}: {failed}"[:500], flush=True)
-                elif owner == case:
-                    own[name] = compiled[i].result(), arguments
-            print(f"{time.perf_counter() - began:5.0f} s  compiled", flush=True)
-            times: dict[str, list[float]] = {name: [] for name in own}
-            for program, arguments in own.values():
-                timed(program, arguments, options.count)
-            for _ in range(options.repeats):
-                for name, (program, arguments) in own.items():
-                    times[name].append(timed(program, arguments, options.count))
-            for name, (program, _) in own.items():
-                ratios = [a / b for a, b in zip(times[name], times["Adam"], strict=True)]
-                row: dict = {"case": case, "method": name, "microseconds": 1e6 * statistics.median(times[name])}
-                row |= {"ratio": statistics.median(ratios), "low": min(ratios), "high": max(ratios)}
-                save("steps", row | describe(program.as_text()))
+    futures = [future for future, _ in jobs.values()]
+    done, _ = wait(futures, timeout=max(options.compiling - (time.perf_counter() - began), 0))
+    pool.shutdown(wait=False, cancel_futures=True)
+    print(f"{time.perf_counter() - began:5.0f} s  {len(done)} of them compiled", flush=True)
+    for case in wanted:
+        own = {}
+        for (owner, name), (future, arguments) in jobs.items():
+            if owner != case.name or future not in done:
+                continue
+            if failed := future.exception():
+                print(f"{owner}, {name}: {failed}"[:500], flush=True)
+            else:
+                own[name] = future.result(), arguments
+        if "Adam" not in own or time.perf_counter() - began > options.seconds:
+            continue
+        times: dict[str, list[float]] = {name: [] for name in own}
+        for program, arguments in own.values():
+            timed(program, arguments, options.count)
+        for _ in range(options.repeats):
+            for name, (program, arguments) in own.items():
+                times[name].append(timed(program, arguments, options.count))
+        for name, (program, _) in own.items():
+            ratios = [a / b for a, b in zip(times[name], times["Adam"], strict=True)]
+            row: dict = {"case": case.name, "method": name, "microseconds": 1e6 * statistics.median(times[name])}
+            row |= {"ratio": statistics.median(ratios), "low": min(ratios), "high": max(ratios)}
+            save("steps", row | describe(program.as_text()))
     if options.systems and time.perf_counter() - began < options.seconds:
         large_systems(tuple(options.systems), 5, lambda row: save("systems", row))
 
