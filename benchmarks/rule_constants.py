@@ -30,9 +30,6 @@ FILE = Path(__file__).parent.parent / "docs/results/rule-constants.json"
 #: What is changed: a constant and its value, by the part of the rules it belongs to.
 VARIANTS: dict[str, dict[str, dict[str, float]]] = {
     "default": {},
-    "p = u + 1.5θ, prior": {"clock": {"least": 0.0, "lag": 1.0, "prior": 25.0}},
-    "p = u + 1.5θ": {"clock": {"least": 0.0, "lag": 1.0}},
-    "p = .25 + u + 1.5θ": {"clock": {"least": 0.25, "lag": 1.0}},
     "τ grows with .75": {"damping": {"growth": 0.75}},
     "τ grows with .85": {"damping": {"growth": 0.85}},
     "τ grows with .55": {"damping": {"growth": 0.55}},
@@ -63,7 +60,7 @@ def method(problem: scax.Problem, variant: dict[str, dict[str, float]]) -> scax.
     step, carry = given("step", exponent=0.55), given("carry", scale=6.0)
     return scax.SCA(
         problem,
-        clock=Progress(**given("clock", tolerance=0.4, free_steps=50.0, least=0.5, lag=0.0, prior=0.0)),
+        clock=Progress(**given("clock", tolerance=0.4, free_steps=50.0)),
         damping=scax.Relative(**given("damping")),
         metric=scax.LowRank(automatic=True, **given("metric")),
         step_size=OnClock(scax.PowerDecay(0.5, step["exponent"], scale=1.5)),

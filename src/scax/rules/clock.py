@@ -78,9 +78,6 @@ class Progress(Rule):
 
     tolerance: Number = 0.4
     free_steps: Number = FREE_STEPS
-    least: Number = 0.5
-    lag: Number = 0.0
-    prior: Number = 0.0
 
     def __post_init__(self):
         checks.positive("tolerance", self.tolerance)
@@ -122,8 +119,7 @@ class Progress(Rule):
         first = jnp.where(n < FIRST_STEPS, jnp.maximum(state.first, slow), state.first)
         stillness = jnp.minimum(1.5 * still, 1)  # q
         left = jnp.where((fast > 0) & (first > 0), fast / jnp.maximum(first, tiny), 1)
-        behind = jnp.clip((n - time + self.prior) / jnp.maximum(jnp.maximum(n, self.free_steps), 1), 0, 1)
-        multiplier = jnp.clip(left, eps**0.75, 1) ** jnp.minimum(self.least + self.lag * behind + 1.5 * still, 1)  # m
+        multiplier = jnp.clip(left, eps**0.75, 1) ** jnp.minimum(0.5 + 1.5 * still, 1)  # m
         return Reading(time, stillness, multiplier), ProgressState(
             time, still, fast, slow, variance, slope, bend, first
         )
