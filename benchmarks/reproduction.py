@@ -30,10 +30,10 @@ def with_table(text: str, results: dict) -> str:
     return pages.place(text, {"paper": readme_table(results)})
 
 
-def measure(part: str, folder: Path, repeats: int, out: Path) -> None:
-    """Run a part and write it to a file that can be adopted."""
+def measure(part: str, folder: Path, repeats: int, out: Path, blocks: list[str] | None = None) -> None:
+    """Run a part and write it to a file that can be adopted; of SUSY these numbers of blocks, or all."""
     from scax.reproduce import tables
-    from scax.reproduce.configs import SUSY, SUSY_ITERATIONS, TABLE2
+    from scax.reproduce.configs import SUSY, SUSY_BLOCKS, SUSY_ITERATIONS, TABLE2
     from scax.reproduce.regression import regression
     from scax.reproduce.susy import susy
     from scax.storage.run_folder import environment
@@ -51,8 +51,9 @@ def measure(part: str, folder: Path, repeats: int, out: Path) -> None:
     (config,) = (c for c in SUSY if c.label == part)
     few = max(1, repeats * 8 // 100)
     show = lambda *progress: print(*progress, flush=True)
-    events = tables.susy(folder)
-    study = susy(*events, repeats=few, steps=SUSY_ITERATIONS, seed=0, tick=show, baselines=(), configs=[config])
+    some = {name: SUSY_BLOCKS[name] for name in blocks or SUSY_BLOCKS}
+    options = {"repeats": few, "steps": SUSY_ITERATIONS, "seed": 0, "baselines": (), "configs": [config]}
+    study = susy(*tables.susy(folder), blocks=some, tick=show, **options)
     out.write_text(json.dumps({"susy": study | about}) + "\n")
 
 
@@ -75,10 +76,11 @@ def main() -> None:
     parser.add_argument("--measure", choices=("table2", "paper", "cross-entropy"))
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--repeats", type=int, default=100)
+    parser.add_argument("--blocks", nargs="+", help="of SUSY: 1 4 16 64 4-random 16-random 64-random")
     parser.add_argument("--out", type=Path, default=Path("results.json"))
     args = parser.parse_args()
     if args.measure:
-        return measure(args.measure, args.data_dir, args.repeats, args.out)
+        return measure(args.measure, args.data_dir, args.repeats, args.out, args.blocks)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for path in args.results:
         results = adopt(results, json.loads(path.read_text()))

@@ -159,11 +159,12 @@ def run(names: list[str], batches: list[str], out: Path, ours: bool) -> None:
 def markdown(results: dict) -> str:
     """SCA's objective over tuned Adam's, geometric means over the starts."""
     rows = {(row["name"], row["batch"]): row for row in results["rows"]}
+    number = lambda v: f"{v:.2f}" if v >= 0.1 else f"{v:.1g}"
     batches = [b for b in BATCHES if any(batch == b for _, batch in rows)]
     heads = ["problem", *("1 row" if b == "1" else f"{b} rows" for b in batches)]
     body = []
     for name in dict.fromkeys(row["name"] for row in results["rows"]):
-        cells = [" / ".join(f"{v:.2f}" for v in rows[name, b]["ratio"]) if (name, b) in rows else "–" for b in batches]
+        cells = [" / ".join(map(number, rows[name, b]["ratio"])) if (name, b) in rows else "–" for b in batches]
         body.append([name, *cells])
     return pages.table(heads, body)
 
