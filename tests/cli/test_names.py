@@ -33,6 +33,10 @@ def test_a_run_with_odd_names(table, scax):
         assert scax("report", f"run {name}").code == 0
         assert "$a$" in Path(f"run {name}", "report.html").read_text()
 
+        outcome = scax("evaluate", f"run {name}", name, "--importance")
+        assert outcome.code == 0, outcome.err
+        assert "\x1b" not in outcome.out + outcome.err
+        assert all(word in outcome.out for word in ("$a$", "</svg>", r"\x1b[31mred"))
         outcome = scax("predict", f"run {name}", name, "-o", "p.csv")
         with open("p.csv", newline="") as file:
             head, *rows = csv.reader(file)
