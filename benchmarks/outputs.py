@@ -184,10 +184,12 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, help="the folder of the tables")
     parser.add_argument("--most", type=int, default=MOST_EQUATIONS, help="equations of the largest exact step")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
     options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
     machine = describe_machine()
     machine["command"] = machine["command"].replace("benchmarks.steps", "benchmarks.outputs")
-    file = Path(f"docs/results/outputs-{machine['platform']}.json")
+    file = options.out / f"outputs-{machine['platform']}.json"
     results = json.loads(file.read_text()) if file.exists() else {}
 
     def save(what: str, made: list[dict], same: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ import argparse
 import dataclasses
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import jax
@@ -83,22 +83,22 @@ def main() -> None:
         every = lambda x, y: jax.vmap(run, (0, 0, None, None))(rates.ravel(), cosines.ravel(), x, y)
         return jax.jit(every).lower(x, y)
 
-    rows, jobs = [], {}
-    with ThreadPoolExecutor(options.threads) as pool:
-        for batch in options.batches:
-            ends = marks(int(np.clip(options.passes * options.rows / batch, options.least, options.most)))
-            plain = {"SCA": sca, "Adam": scax.baseline(optax.adam(1e-3), problem)}
-            timing = {name: lowered(method, params, x, y, batch, 100, ()) for name, method in plain.items()}
-            runs = {"SCA": trained(batch, ends), "Adam": tried(batch, ends)}
-            programs = {("time", name): program for name, (program, _) in timing.items()}
-            programs |= {("run", name): program for name, program in runs.items()}
-            compiling = {which: pool.submit(program.compile) for which, program in programs.items()}
-            jobs[batch] = ends, {name: args for name, (_, args) in timing.items()}, compiling
-        print(clock(), "traced", flush=True)
-        for _, _, compiling in jobs.values():
-            [future.result() for future in compiling.values()]
-        print(clock(), "compiled", flush=True)
-        for batch, (ends, arguments, compiling) in jobs.items():
+    rows, jobs, pool = [], {}, ThreadPoolExecutor(options.threads)
+    for batch in options.batches:
+        ends = marks(int(np.clip(options.passes * options.rows / batch, options.least, options.most)))
+        plain = {"SCA": sca, "Adam": scax.baseline(optax.adam(1e-3), problem)}
+        timing = {name: lowered(method, params, x, y, batch, 100, ()) for name, method in plain.items()}
+        runs = {"SCA": trained(batch, ends), "Adam": tried(batch, ends)}
+        programs = {("time", name): program for name, (program, _) in timing.items()}
+        programs |= {("run", name): program for name, program in runs.items()}
+        compiling = {which: pool.submit(program.compile) for which, program in programs.items()}
+        jobs[batch] = ends, {name: args for name, (_, args) in timing.items()}, compiling
+        print(clock(), batch, "traced", flush=True)
+    wait([future for _, _, own in jobs.values() for future in own.values()], timeout=options.seconds / 2)
+    pool.shutdown(wait=False, cancel_futures=True)
+    print(clock(), "compiled", flush=True)
+    for batch, (ends, arguments, compiling) in jobs.items():
+        if all(future.done() and not future.cancelled() for future in compiling.values()):
             row: dict = {"batch": batch, "steps": ends[-1]}
             for name, args in arguments.items():
                 program = compiling["time", name].result()
