@@ -116,8 +116,8 @@ def race(problem, params, sites, settings, steps, rounds, *, every=EVERY, level=
     carry = (w, jnp.zeros_like(w), jnp.zeros_like(w), jnp.zeros(len(settings), jnp.int32))
     table, numbers, curves = stacked(sites), jnp.asarray(settings, w.dtype).T, []
     for _ in range(0, rounds, every):
-        carry, found = averaging(problem, params, carry, *table, whole, tuple(numbers), steps, every=every)
-        curves.append(np.nan_to_num(np.asarray(found, float), nan=np.inf))
+        carry, result = averaging(problem, params, carry, *table, whole, tuple(numbers), steps, every=every)
+        curves.append(np.nan_to_num(np.asarray(result, float), nan=np.inf))
         if level is not None and curves[-1].min() <= level:
             break
     return np.array(curves).T
@@ -162,10 +162,10 @@ def first(objective: np.ndarray, level: float, every: int = 1) -> int | None:
     return int(every * (below[0] + 1)) if len(below) else None
 
 
-def spent(found: dict, level: float) -> float | None:
+def spent(result: dict, level: float) -> float | None:
     """Bytes of a site until a method is at this objective."""
-    needed = first(np.asarray(found["curve"][1]), level)
-    return None if needed is None else needed * found["bytes"]
+    needed = first(np.asarray(result["curve"][1]), level)
+    return None if needed is None else needed * result["bytes"]
 
 
 def paper(name: str, seeds: int, rounds: int) -> dict:
@@ -231,7 +231,7 @@ def paper(name: str, seeds: int, rounds: int) -> dict:
     print(name, "newton", best, row["methods"]["newton"]["rounds"], row["methods"]["newton"]["end"], flush=True)
     row["methods"]["local"] = min(
         (local_rounds(problem, starts[0], sites, row["best"], level, *how) for how in LOCAL),
-        key=lambda found: (found["rounds"][0] or np.inf, found["end"]),
+        key=lambda result: (result["rounds"][0] or np.inf, result["end"]),
     )
     return row
 
@@ -241,15 +241,15 @@ def local_rounds(problem, params, sites, best, level, steps, batch_size, gradien
     how = scax.federated.Local(steps=steps, batch_size=batch_size, gradients=gradients)
     run = scax.federated.simulate(problem, params, sites, rounds=LOCAL_ROUNDS, scheme="local", local=how)
     curve, q = run.history["objective"], problem.layout(params).size
-    found = {
+    result = {
         "setting": {"steps": steps, "batch_size": batch_size, "gradients": gradients},
         "rounds": [first(curve, level)],
         "curve": [list(range(1, len(curve) + 1)), curve.tolist()],
         "end": [float(curve[-1]) / best],
         "bytes": (12 if gradients else 8) * q,
     }
-    print("local", *(found[part] for part in ("setting", "rounds", "end")), flush=True)
-    return found
+    print("local", *(result[part] for part in ("setting", "rounds", "end")), flush=True)
+    return result
 
 
 def robust(rounds: int = 30) -> dict:
@@ -258,11 +258,11 @@ def robust(rounds: int = 30) -> dict:
     net, problem = network("Wine")
     sites = {f"site {i}": site for i, site in enumerate(cut(x, y, x[:, 0]))}
     sites["broken"] = (x[:300], y[:300] * np.float32(1e38))
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = scax.federated.simulate(problem, net.init(jax.random.key(0)), sites, rounds=rounds, missing=0.2)
     good = problem.objective(result.params, x, y)
-    named = [str(warning.message) for warning in told if "broken" in str(warning.message)]
+    named = [str(warning.message) for warning in caught if "broken" in str(warning.message)]
     return {"over": float(good) / CASES["Wine"].best, "rounds": result.steps, "warning": named[0] if named else None}
 
 
@@ -299,8 +299,8 @@ def digits() -> dict:
             "edges": best["edges"],
             "curve": curve.tolist(),
         },
-        "local": min(tried.values(), key=lambda found: (found["reached"] or np.inf, found["curve"][-1])),
-        "tried": [{name: found[name] for name in ("setting", "reached")} for found in tried.values()],
+        "local": min(tried.values(), key=lambda result: (result["reached"] or np.inf, result["curve"][-1])),
+        "tried": [{name: result[name] for name in ("setting", "reached")} for result in tried.values()],
         "of": DIGITS_ROUNDS,
     }
 
@@ -312,12 +312,12 @@ def draw(results: dict, path: Path) -> None:
     figure = Figure(figsize=(11, 3.4), layout="constrained")
     axes = figure.subplots(1, 3)
     row = next(row for row in results["paper"] if row["set"] == "CASP")
-    for name, found in row["methods"].items():
-        at, value = (np.asarray(part, float) for part in found["curve"])
+    for name, result in row["methods"].items():
+        at, value = (np.asarray(part, float) for part in result["curve"])
         excess = np.maximum(100 * (np.minimum.accumulate(value) / row["best"] - 1), 0.1)
         how = {"label": LABELS[name], "linestyle": "--" if name == "fedprox" else "-"}  # often that of FedAvg
         axes[0].loglog(at, excess, **how)
-        axes[1].loglog(at * found["bytes"] / 1e3, excess, **how)
+        axes[1].loglog(at * result["bytes"] / 1e3, excess, **how)
     for axis, label in zip(axes, ("rounds", "kB of a site, up and down", "rounds"), strict=True):
         axis.set_xlabel(label)
         axis.grid(alpha=0.25, which="both")
@@ -326,11 +326,11 @@ def draw(results: dict, path: Path) -> None:
     axes[1].set_title("the same against bytes", fontsize=10)
     axes[0].legend(frameon=False, fontsize=8)
     if "digits" in results:
-        found = results["digits"]
+        result = results["digits"]
         for name, label in (("local", "local rounds"), ("fedavg", "FedAvg")):
-            curve = found[name]["curve"]
+            curve = result[name]["curve"]
             axes[2].loglog(range(1, len(curve) + 1), curve, label=label)
-        axes[2].set_title(f"digits, {found['weights']:,} weights", fontsize=10)
+        axes[2].set_title(f"digits, {result['weights']:,} weights", fontsize=10)
         axes[2].set_ylabel("objective")
         axes[2].legend(frameon=False, fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -338,14 +338,19 @@ def draw(results: dict, path: Path) -> None:
 
 
 def tell(row: dict) -> None:
-    """Rounds of one set; and where a baseline never came to the level, its bytes, beside those of exact rounds."""
-    exact = row["methods"]["exact"]
-    for name, found in row["methods"].items():
-        over = ", ".join(f"{100 * (end - 1):.2g}%" for end in found["end"])
-        print(f"{row['set']:12} {LABELS[name]:13} rounds {found['rounds']}, at the end over U* by {over}")
-        if name != "exact" and found["rounds"] == [None]:
-            own, ours = found["bytes"] * len(found["curve"][0]), spent(exact, min(found["curve"][1]))
-            print(f"{'':26} kB of a site to its end {own / 1e3:.0f}, exact rounds to there {(ours or 0) / 1e3:.0f}")
+    """Rounds of one set; and the bytes to where FedAvg, FedProx and FedAdam ended, beside those of ours to there."""
+    for name, result in row["methods"].items():
+        over = ", ".join(f"{100 * (end - 1):.2g}%" for end in result["end"])
+        edges = f" (at the grid's edge: {', '.join(result['edges'])})" if result.get("edges") else ""
+        setting = ", ".join(f"{part} {value:g}" for part, value in result.get("setting", {}).items())
+        print(f"{row['set']:12} {LABELS[name]:13} rounds {result['rounds']}, end {over}; {setting}{edges}")
+        if name in ("fedavg", "fedprox", "fedadam"):
+            level = min(result["curve"][1])
+            cost = {other: spent(row["methods"][other], level) for other in (name, "exact", "local", "newton")}
+            shown = ", ".join(
+                f"{LABELS[other]} {kb / 1e3:.0f}" if kb else f"{LABELS[other]} –" for other, kb in cost.items()
+            )
+            print(f"{'':26} kB of a site to there: {shown}")
 
 
 def main() -> None:

@@ -90,7 +90,7 @@ def _end(error: BaseException) -> None:
         sys.exit(2)
     if type(error).__name__ == "Abort":
         fail("stopped.", INTERRUPTED)
-    if (hosts := sys.modules.get("scax.cluster.hosts")) and (message := hosts.lost(error)):
+    if (hosts := sys.modules.get("scax.cluster.hosts")) and (message := hosts.lost_peer(error)):
         sys.exit(LOST) if LAUNCHED in os.environ else fail(message, LOST)
     message = explain(error)
     if message is None:

@@ -96,7 +96,7 @@ def train(
     with interrupts.patient():
         from . import train_run
     _join(hosts, processes, process_id)
-    from ..cluster.hosts import agreed, first
+    from ..cluster.hosts import agree, first
     from ..runs.config import TrainConfig
     from ..storage.run_folder import free, refuse_existing
     from .named import named
@@ -140,7 +140,7 @@ def train(
         refuse_existing(out)
     _require_tensorboard(tensorboard)
     stem = table.name.removesuffix(".gz").rpartition(".")[0] or table.name
-    folder = Path(agreed(str(free(f"train-{stem}") if out is None else out)))
+    folder = Path(agree(str(free(f"train-{stem}") if out is None else out)))
     train_run.begin(folder, options, save_every, json, tensorboard, auto)
     sys.stdout.flush()
 

@@ -50,7 +50,7 @@ class Server:
         jax.config.update("jax_enable_x64", x64)
         self.sca, self.shares, self.staleness, self.patience = sca, shares, staleness, patience
         self.path, self.every = path, every
-        self.told = {"taken": 0, "refused": 0, "oldest": 0, "age": 0, "loss": 0.0}  # since this server started
+        self.counts = {"taken": 0, "refused": 0, "oldest": 0, "age": 0, "loss": 0.0}  # since this server started
         self.state, self.version = jax.tree.map(jnp.asarray, state), 0
         if path is not None and os.path.exists(path):
             self.state, info = load_checkpoint(path, self.state)
@@ -64,21 +64,21 @@ class Server:
         """Take a change in, unless it is too old; the version after it."""
         age = self.version - version
         if not 0 <= age <= self.staleness:  # below 0: found at a version that was lost with a server
-            self.told["refused"] += 1
+            self.counts["refused"] += 1
             return self.version
         complete = (self.version + 1) % self.shares == 0
         self.state = merge(self.sca, self.state, new, jnp.asarray(age), self.patience, jnp.asarray(complete))
         self.version += 1
-        self.told["taken"] += 1
-        self.told["oldest"] = max(self.told["oldest"], age)
-        self.told["age"] += age
-        self.told["loss"] += float(new.loss)
+        self.counts["taken"] += 1
+        self.counts["oldest"] = max(self.counts["oldest"], age)
+        self.counts["age"] += age
+        self.counts["loss"] += float(new.loss)
         if self.path is not None and self.version % self.every == 0:
             save_checkpoint(self.path, self.state, {"version": self.version})
         return self.version
 
     def report(self) -> tuple[State, int, dict]:
-        return (*self.fetch(), self.told)
+        return (*self.fetch(), self.counts)
 
 
 class Worker:
@@ -237,15 +237,15 @@ class _Driver:
                 callback(Crew(done, list(self.workers), self.server, self.deaths))
         for future in busy:
             ray.cancel(future, force=False)
-        state, done, told = ray.get(self.server.report.remote())
-        merged = max(told["taken"], 1)
+        state, done, counts = ray.get(self.server.report.remote())
+        merged = max(counts["taken"], 1)
         return {
             "state": state,
             "step": done,
-            "batch_loss": told["loss"] / merged,
-            "refused": told["refused"],
-            "oldest": told["oldest"],
-            "age": told["age"] / merged,
+            "batch_loss": counts["loss"] / merged,
+            "refused": counts["refused"],
+            "oldest": counts["oldest"],
+            "age": counts["age"] / merged,
             "deaths": self.deaths,
         }
 

@@ -48,7 +48,7 @@ class ServerState:
 
     w: Float[Array, "q"]
     models: Statistics  # of every site, seen from w
-    known: Bool[Array, "sites"]  # it has answered once
+    has_answered: Bool[Array, "sites"]  # it has answered once
     fresh: Bool[Array, "sites"]  # its model was made at w itself
     refused: Int[Array, "sites"]  # rounds in which its sums could not be right
     reason: Int[Array, "sites"]  # why, the last time: a `Reason`
@@ -98,7 +98,7 @@ class ExactRounds:
         return ServerState(
             w=w,
             models=Statistics.zeros(self.sites, w),
-            known=no,
+            has_answered=no,
             fresh=no,
             refused=jnp.zeros(self.sites, jnp.int32),
             reason=jnp.zeros(self.sites, jnp.int32),
@@ -163,10 +163,10 @@ def propose(problem: Problem, active: rules.Rules, state: ServerState):
     """δ on the totals, and what the rules made of them; no step while no site has answered."""
     total = state.models.total()
     n = jnp.where(total.rows > 0, total.rows, 1)
-    seen = _look(problem, state, total, n)
+    seen = _observe(problem, state, total, n)
     proposal, remembered = rules.propose(active, state.rules, seen)
     solution = solve(problem, state.w, total.gradient / n, total.hessian / n, proposal.damping)
-    delta = jnp.where(jnp.any(state.known), proposal.step_size * solution.delta, 0)
+    delta = jnp.where(jnp.any(state.has_answered), proposal.step_size * solution.delta, 0)
     return delta, proposal, seen, solution, remembered
 
 
@@ -201,16 +201,18 @@ def receive(problem, active, state, delta, proposal, seen, solution, remembered,
     reason = jnp.where(replied, find_reasons(asked, state.models, isinstance(problem.loss, Squared)), 0)
     valid, bad = replied & (reason == 0), reason > 0
     # numbers without bounds may come of a step too long: the first time, the step is refused, not the site
-    overflow = bad & state.known & ~state.is_bad & jnp.isin(reason, jnp.asarray([Reason.NOT_FINITE, Reason.UNLIKE]))
+    overflow = (
+        bad & state.has_answered & ~state.is_bad & jnp.isin(reason, jnp.asarray([Reason.NOT_FINITE, Reason.UNLIKE]))
+    )
     sent = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(leaf), leaf, 0), sent)
-    first, w, known = ~jnp.any(state.known), state.w, state.known
+    first, w, included = ~jnp.any(state.has_answered), state.w, state.has_answered
     trial_w = w + delta
     predictions = state.models.shift(delta)
     at_trial = sent.where(valid, predictions)
 
-    # the objective of the sites that were known before, those that did not answer by their models
+    # the objective of the sites that answered before, those that did not answer by their models
     there = problem.regularizer.value(trial_w)
-    mean = lambda models: (known @ models.loss) / jnp.maximum(known @ models.rows, 1e-30) + there
+    mean = lambda models: (included @ models.loss) / jnp.maximum(included @ models.rows, 1e-30) + there
     after, predicted = jnp.where(jnp.any(overflow), jnp.inf, mean(at_trial)), mean(predictions)
     trial = Trial(
         solution.status, solution.optimality, jnp.linalg.norm(delta), jnp.linalg.norm(w),
@@ -230,7 +232,7 @@ def receive(problem, active, state, delta, proposal, seen, solution, remembered,
         state,
         w=jnp.where(accepted, trial_w, w),
         models=pick(at_trial, stayed),
-        known=known | valid,
+        has_answered=included | valid,
         fresh=jnp.where(accepted, valid, state.fresh),
         refused=state.refused + bad,
         reason=jnp.where(bad, reason, state.reason),
@@ -250,12 +252,12 @@ def receive(problem, active, state, delta, proposal, seen, solution, remembered,
         left_out=jnp.sum(bad),
         bytes_up=number(size * numbers_sent(q)) * jnp.sum(replied),
         bytes_down=number(size * q) * replied.shape[0],
-        is_end=ends & ~first & jnp.all(state.fresh | ~known) & jnp.all(valid | ~known),
+        is_end=ends & ~first & jnp.all(state.fresh | ~included) & jnp.all(valid | ~included),
     )
     return following, info
 
 
-def _look(problem: Problem, state: ServerState, total: Statistics, n: Float[Array, ""]) -> Seen:
+def _observe(problem: Problem, state: ServerState, total: Statistics, n: Float[Array, ""]) -> Seen:
     """What the rules may know of the totals: as of a batch of all rows."""
 
     def curvature():

@@ -39,13 +39,13 @@ def join(coordinator: str | None = None, processes: int | None = None, number: i
     )
     _joined = True
     sys.stdout.flush()
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    terminal, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)  # Gloo greets its peers on the output that belongs to the command
     try:
         meet()
     finally:
-        os.dup2(kept if first() else nowhere, 1)
-        os.close(kept)
+        os.dup2(terminal if first() else nowhere, 1)
+        os.close(terminal)
         os.close(nowhere)
 
 
@@ -60,10 +60,10 @@ def first() -> bool:
 
 def meet() -> None:
     """Wait until all processes are here."""
-    agreed(None)
+    agree(None)
 
 
-def agreed(value: Any) -> Any:
+def agree(value: Any) -> Any:
     """Process 0's value, a small one that JSON can hold."""
     if not _joined:
         return value
@@ -83,7 +83,7 @@ def parallel(regularizer: Any) -> Any:
     return Parallel(scheme="exact" if regularizer.is_smooth else "data")
 
 
-def lost(error: BaseException) -> str | None:
+def lost_peer(error: BaseException) -> str | None:
     """The sentence for an error that means that another process is gone; None for any other error."""
     if not _joined or not any(sign in str(error) for sign in ("Gloo", "coordination service", "heartbeat")):
         return None

@@ -240,7 +240,7 @@ def merge_updates(
     )
 
 
-#: D_i is at most so many times ‖ḡ‖/‖δ̄‖, and at least that divided by it: the minimizer is found in `PROX_STEPS`.
+#: D_i is at most so many times ‖ḡ‖/‖δ̄‖, and at least that divided by it: `PROX_STEPS` steps suffice then.
 SPREAD, PROX_STEPS = 3.0, 100
 
 

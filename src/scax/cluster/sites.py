@@ -130,7 +130,7 @@ def admit(problem: Problem, params: PyTree, sites: Any, weights: Any = None) -> 
     kind = lambda batch: (batch.x.shape[1:], batch.x.dtype.name, batch.y.shape[1:], batch.y.dtype.name)
     for batch in rows.values():
         kinds[kind(batch)] = kinds.get(kind(batch), 0) + batch.size
-    most = max(kinds, key=lambda found: kinds[found]) if kinds else None
+    most = max(kinds, key=kinds.__getitem__) if kinds else None
     for name in [name for name, batch in rows.items() if kind(batch) != most]:
         reasons[name] = f"its rows are {kind(rows.pop(name))}, and most rows {most}: give all sites the same columns."
     return rows, reasons

@@ -126,13 +126,13 @@ class Session:
             params,
             *set_aside(rows, config.seed),
             on_record=watch,
-            agreed=hosts.agreed,
+            agreed=hosts.agree,
             count=lambda params: in_use(self.net, params)["weights"],
             steps=max(20, config.steps // 10),
             batch_size=config.batch_size,
             key=jax.random.key(config.seed),
         )
-        if hosts.agreed(should_stop()):
+        if hosts.agree(should_stop()):
             return False
         names = list(self.data.preprocess.schema.features)
         self._begin(path.solution)
@@ -205,7 +205,7 @@ class Session:
         self.carry = engine.prepare(run, self.carry, self.feed)  # compiles before the clock starts
         saved = time.monotonic()
         with open(self.folder / METRICS if hosts.first() else os.devnull, "a", encoding="utf-8") as metrics:
-            parts = engine.drive(run, self.carry, self.feed, self.goals, each_record=True, agree=hosts.agreed)
+            parts = engine.drive(run, self.carry, self.feed, self.goals, each_record=True, agree=hosts.agree)
             for part in parts:
                 self.carry, self.step = part.carry, part.step
                 self.seconds += part.seconds
@@ -215,7 +215,7 @@ class Session:
                     metrics.flush()
                     on_record(record)
                 on_step(self.step)
-                halt = hosts.agreed(should_stop())
+                halt = hosts.agree(should_stop())
                 if halt or self.step == self.config.steps or time.monotonic() - saved > save_every:
                     if hosts.first():
                         os.fsync(metrics.fileno())
