@@ -13,7 +13,9 @@ import functools
 import json
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +24,7 @@ import numpy as np
 import scax
 from benchmarks.defaults import CASES, load, network
 from benchmarks.steps import describe_machine
+from scax.cluster.statistics import numbers_sent
 
 SITES = 10
 #: (data set, how near to U* counts)
@@ -31,7 +34,7 @@ BATCH = 32
 EVERY = 5  # rounds of a baseline between two looks at its objective
 #: Steps of a site in a round.
 STEPS = (12, 25, 50, 100, 200, 400, 800, 1600, 3200)
-RATES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 PROXIMAL = (0.0001, 0.001, 0.01, 0.1, 1.0)
 SERVER_RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 #: Those of FedAdam's sites, beside FedAvg's best.
@@ -40,14 +43,19 @@ SETTING = ("rate", "proximal", "server", "steps")
 NEWTON_ROUNDS = 20
 DAMPINGS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 #: (steps, rows of each, gradients) of local rounds on the paper's data.
-LOCAL = ((10, 32, False), (10, 32, True), (100, 32, False), (100, 32, True), (10, 256, True))
-LOCAL_ROUNDS = 60
+LOCAL = ((10, 32, False), (10, 32, True), (50, 32, False), (50, 32, True))
+LOCAL_ROUNDS = 40
+#: Local rounds before exact ones.
+FIRST = 2
+#: What may be run apart; the baselines are much faster on a GPU.
+METHODS = ("exact", "both", "newton", "local", "baselines")
 LABELS = {
     "exact": "exact rounds",
     "fedavg": "FedAvg",
     "fedprox": "FedProx",
     "fedadam": "FedAdam",
     "newton": "local Newton",
+    "both": "local, then exact",
     "local": "local rounds",
 }
 DIGITS = (64, 200, 180, 10)
@@ -165,91 +173,90 @@ def first(objective: np.ndarray, level: float, every: int = 1) -> int | None:
 def spent(result: dict, level: float) -> float | None:
     """Bytes of a site until a method is at this objective."""
     needed = first(np.asarray(result["curve"][1]), level)
-    return None if needed is None else needed * result["bytes"]
+    return None if needed is None else float(traffic(result)[needed - 1])
 
 
-def paper(name: str, seeds: int, rounds: int) -> dict:
-    """One data set of the paper: rounds to near U*, curves of the first seed, bytes."""
+def traffic(result: dict) -> np.ndarray:
+    """Bytes of a site after each round."""
+    each = np.full(len(result["curve"][0]), result["bytes"], float)
+    each[: result.get("begun", 0)] = result.get("begun_bytes", 0)
+    return np.cumsum(each)
+
+
+def paper(name: str, seeds: int, rounds: int, methods: list[str], row: dict, save: Callable[[dict], None]) -> None:
+    """One data set of the paper: rounds to near U*, curves of the first seed, bytes; saved after every method."""
     x, y = map(np.asarray, load(os.environ["SCAX_DATA"], name))
     net, problem = network(name)
-    sites, level = cut(x, y, x[:, 0]), PAPER[name] * CASES[name].best
+    sites, best, q = cut(x, y, x[:, 0]), CASES[name].best, problem.layout(net.init(jax.random.key(0))).size
+    level = PAPER[name] * best
     starts = [net.init(jax.random.key(seed)) for seed in range(seeds)]
-    q = problem.layout(starts[0]).size
-    row: dict = {"set": name, "weights": q, "best": CASES[name].best, "level": PAPER[name], "methods": {}}
-    exact = [scax.federated.simulate(problem, params, sites, rounds=EXACT_ROUNDS) for params in starts]
-    curves = [result.history["objective"] for result in exact]
-    bytes_up = float(exact[0].history["bytes_up"][0]) / SITES
-    row["methods"]["exact"] = {
-        "rounds": [first(curve, level) for curve in curves],
-        "curve": [list(range(1, len(curves[0]) + 1)), curves[0].tolist()],
-        "end": [float(curve[-1]) / CASES[name].best for curve in curves],
-        "bytes": bytes_up + 4 * q,
-    }
-    print(name, "exact", row["methods"]["exact"]["rounds"], flush=True)
-    average = tune(problem, starts[0], sites, [(rate, 0.0, 0.0) for rate in RATES], STEPS, rounds, level=level)
-    near, steps = average["setting"][0], average["steps"]
-    around = (steps // 2, steps, 2 * steps)
-    for method, settings in {
-        "fedavg": None,
-        "fedprox": [(rate, proximal, 0.0) for rate in (near / 3, near, 3 * near) for proximal in PROXIMAL],
-        "fedadam": [(near * share, 0.0, server) for share in SHARES for server in SERVER_RATES],
-    }.items():
-        best = average
-        if settings is not None:
-            best = tune(problem, starts[0], sites, settings, around, rounds, level=level)
-        curve = race(problem, starts[0], sites, [best["setting"]], best["steps"], rounds, every=1, level=level)[0]
+    row |= {"set": name, "weights": q, "best": best, "level": PAPER[name]}
+    row.setdefault("methods", {})
+
+    def keep(method: str, curves: list, size: float, **more: Any) -> None:
         row["methods"][method] = {
-            "setting": dict(zip(SETTING, (*best["setting"], best["steps"]), strict=True)),
-            "edges": best["edges"],
-            "rounds": [first(curve, level)],
-            "curve": [list(range(1, len(curve) + 1)), curve.tolist()],
-            "end": [float(curve[-1]) / CASES[name].best],
-            "bytes": 8 * q,
-        }
-        print(
-            name,
-            method,
-            *(row["methods"][method][part] for part in ("setting", "edges", "rounds", "end")),
-            flush=True,
-        )
-    tried = {}
-    for damping in DAMPINGS:
-        how = scax.SCA(problem, step_size=1.0, damping=damping, carry=0.0, mean_power=None, metric=None)
-        local = scax.federated.Local(steps=1, batch_size=len(x), carry=0.0, method=how)
-        tried[damping] = scax.federated.simulate(
-            problem, starts[0], sites, rounds=NEWTON_ROUNDS, scheme="local", local=local
-        ).history["objective"]
-    best = min(tried, key=lambda damping: np.nan_to_num(tried[damping][-1], nan=np.inf))
-    row["methods"]["newton"] = {
-        "setting": {"damping": best},
-        "edges": ["damping"] if best in (min(DAMPINGS), max(DAMPINGS)) else [],
-        "rounds": [first(tried[best], level)],
-        "curve": [list(range(1, NEWTON_ROUNDS + 1)), tried[best].tolist()],
-        "end": [float(tried[best][-1]) / CASES[name].best],
-        "bytes": 8 * q,
-    }
-    print(name, "newton", best, row["methods"]["newton"]["rounds"], row["methods"]["newton"]["end"], flush=True)
-    row["methods"]["local"] = min(
-        (local_rounds(problem, starts[0], sites, row["best"], level, *how) for how in LOCAL),
-        key=lambda result: (result["rounds"][0] or np.inf, result["end"]),
-    )
-    return row
+            "rounds": [first(curve, level) for curve in curves],
+            "curve": [list(range(1, len(curves[0]) + 1)), np.asarray(curves[0], float).tolist()],
+            "end": [float(curve[-1]) / best for curve in curves],
+            "bytes": size,
+        } | more
+        print(name, method, *(row["methods"][method][part] for part in ("rounds", "end")), *more.values(), flush=True)
+        save(row)
+
+    sums = 4 * (numbers_sent(q) + q)
+    if "exact" in methods:
+        runs = [scax.federated.simulate(problem, params, sites, rounds=EXACT_ROUNDS) for params in starts]
+        keep("exact", [run.history["objective"] for run in runs], sums)
+    if "both" in methods:
+        curves = []
+        for params in starts:
+            how = {"rounds": FIRST, "scheme": "local"}
+            begun = scax.federated.simulate(problem, params, sites, **how)
+            run = scax.federated.simulate(problem, begun.params, sites, rounds=EXACT_ROUNDS - FIRST)
+            curves.append(np.concatenate([result.history["objective"] for result in (begun, run)]))
+        keep("both", curves, sums, begun=FIRST, begun_bytes=8 * q)
+    if "newton" in methods:
+        tried = {}
+        for damping in DAMPINGS:
+            how = scax.SCA(problem, step_size=1.0, damping=damping, carry=0.0, mean_power=None, metric=None)
+            local = scax.federated.Local(steps=1, batch_size=len(x), carry=0.0, method=how)
+            tried[damping] = scax.federated.simulate(
+                problem, starts[0], sites, rounds=NEWTON_ROUNDS, scheme="local", local=local
+            ).history["objective"]
+        best_damping = min(tried, key=lambda damping: score(tried[damping], level))
+        edges = ["damping"] if best_damping in (min(DAMPINGS), max(DAMPINGS)) else []
+        keep("newton", [tried[best_damping]], 8 * q, setting={"damping": best_damping}, edges=edges)
+    if "local" in methods:
+        tried = {}
+        for steps, batch_size, gradients in LOCAL:
+            how = scax.federated.Local(steps=steps, batch_size=batch_size, gradients=gradients)
+            run = scax.federated.simulate(problem, starts[0], sites, rounds=LOCAL_ROUNDS, scheme="local", local=how)
+            tried[steps, batch_size, gradients] = run.history["objective"]
+        steps, batch_size, gradients = min(tried, key=lambda how: score(tried[how], level))
+        setting = {"steps": steps, "batch_size": batch_size, "gradients": gradients}
+        keep("local", [tried[steps, batch_size, gradients]], (12 if gradients else 8) * q, setting=setting)
+    if "baselines" in methods:
+        average = tune(problem, starts[0], sites, [(rate, 0.0, 0.0) for rate in RATES], STEPS, rounds, level=level)
+        near, steps = average["setting"][0], average["steps"]
+        around = (steps // 2, steps, 2 * steps)
+        for method, settings in {
+            "fedavg": None,
+            "fedadam": [(near * share, 0.0, server) for share in SHARES for server in SERVER_RATES],
+            "fedprox": [(rate, proximal, 0.0) for rate in (near / 3, near, 3 * near) for proximal in PROXIMAL],
+        }.items():
+            chosen = average
+            if settings is not None:
+                chosen = tune(problem, starts[0], sites, settings, around, rounds, level=level)
+            setting = dict(zip(SETTING, (*chosen["setting"], chosen["steps"]), strict=True))
+            curve = race(problem, starts[0], sites, [chosen["setting"]], chosen["steps"], rounds, every=1, level=level)[
+                0
+            ]
+            keep(method, [curve], 8 * q, setting=setting, edges=chosen["edges"])
 
 
-def local_rounds(problem, params, sites, best, level, steps, batch_size, gradients) -> dict:
-    """One setting of local rounds."""
-    how = scax.federated.Local(steps=steps, batch_size=batch_size, gradients=gradients)
-    run = scax.federated.simulate(problem, params, sites, rounds=LOCAL_ROUNDS, scheme="local", local=how)
-    curve, q = run.history["objective"], problem.layout(params).size
-    result = {
-        "setting": {"steps": steps, "batch_size": batch_size, "gradients": gradients},
-        "rounds": [first(curve, level)],
-        "curve": [list(range(1, len(curve) + 1)), curve.tolist()],
-        "end": [float(curve[-1]) / best],
-        "bytes": (12 if gradients else 8) * q,
-    }
-    print("local", *(result[part] for part in ("setting", "rounds", "end")), flush=True)
-    return result
+def score(curve: np.ndarray, level: float) -> tuple:
+    """Less is better: rounds to the level, then the objective at the end."""
+    return first(curve, level) or np.inf, np.nan_to_num(curve[-1], nan=np.inf)
 
 
 def robust(rounds: int = 30) -> dict:
@@ -317,7 +324,7 @@ def draw(results: dict, path: Path) -> None:
         excess = np.maximum(100 * (np.minimum.accumulate(value) / row["best"] - 1), 0.1)
         how = {"label": LABELS[name], "linestyle": "--" if name == "fedprox" else "-"}  # often that of FedAvg
         axes[0].loglog(at, excess, **how)
-        axes[1].loglog(at * result["bytes"] / 1e3, excess, **how)
+        axes[1].loglog(traffic(result) / 1e3, excess, **how)
     for axis, label in zip(axes, ("rounds", "kB of a site, up and down", "rounds"), strict=True):
         axis.set_xlabel(label)
         axis.grid(alpha=0.25, which="both")
@@ -346,7 +353,11 @@ def tell(row: dict) -> None:
         print(f"{row['set']:12} {LABELS[name]:13} rounds {result['rounds']}, end {over}; {setting}{edges}")
         if name in ("fedavg", "fedprox", "fedadam"):
             level = min(result["curve"][1])
-            cost = {other: spent(row["methods"][other], level) for other in (name, "exact", "local", "newton")}
+            cost = {
+                other: spent(row["methods"][other], level)
+                for other in (name, "exact", "both", "local")
+                if other in row["methods"]
+            }
             shown = ", ".join(
                 f"{LABELS[other]} {kb / 1e3:.0f}" if kb else f"{LABELS[other]} –" for other, kb in cost.items()
             )
@@ -356,6 +367,7 @@ def tell(row: dict) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", default=[*PAPER, "robust", "digits"])
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS, help="of the paper's sets")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=200, help="of the baselines")
     parser.add_argument("--draw", action="store_true", help="only make the plot")
@@ -363,15 +375,21 @@ def main() -> None:
     options = parser.parse_args()
     path = options.out / "results" / "federated.json"
     results = json.loads(path.read_text()) if path.exists() else {"paper": []}
-    for part in [] if options.draw else options.parts:
-        if part in PAPER:
-            others = [row for row in results["paper"] if row["set"] != part]
-            results["paper"] = [*others, paper(part, options.seeds, options.rounds)]
-        else:
-            results[part] = {"robust": robust, "digits": digits}[part]()
+
+    def save(row: dict | None = None) -> None:
+        if row is not None:
+            results["paper"] = [*(other for other in results["paper"] if other["set"] != row["set"]), row]
         results["machine"] = describe_machine() | {"command": "python -m benchmarks.federated"}
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(results, indent=1) + "\n")
+
+    for part in [] if options.draw else options.parts:
+        if part in PAPER:
+            row = next((row for row in results["paper"] if row["set"] == part), {})
+            paper(part, options.seeds, options.rounds, options.methods, row, save)
+        else:
+            results[part] = {"robust": robust, "digits": digits}[part]()
+            save()
     for row in results["paper"]:
         tell(row)
     if any(row["set"] == "CASP" for row in results["paper"]):
