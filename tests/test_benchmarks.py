@@ -85,7 +85,7 @@ def test_a_plan_has_strengths_for_the_methods_asked_for(monkeypatch, capsys):
     assert "has no strengths for group: use --methods dense log l1 long-dense long-l1 others" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["noise", "least_squares", "unseen", "long_runs"])
+@pytest.mark.parametrize("name", ["noise", "least_squares", "unseen", "long_runs", "rule_constants"])
 def test_the_tables_of_the_defaults_are_those_of_the_results(name):
     benchmark = importlib.import_module(f"benchmarks.{name}")
     page = (benchmark.FILE.parent.parent / "measurements" / "defaults.md").read_text()
