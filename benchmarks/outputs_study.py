@@ -2,10 +2,11 @@
 
 python -m benchmarks.outputs_study directions --part 0/5 [--seconds 480] [--out DIR]
 python -m benchmarks.outputs_study damping --part 0/5 [--seconds 480] [--out DIR]
-python -m benchmarks.outputs_study table [--out DIR]
+python -m benchmarks.outputs_study join [--out DIR]
 
 Part i of n does every n-th setting, the cheap ones first, until its time is over; each setting is a line of
-OUT/directions-i.jsonl or OUT/damping-i.jsonl. Generated data with noise 0.3 (`benchmarks.outputs.generate`), networks
+OUT/directions-i.jsonl or OUT/damping-i.jsonl, which `join` makes docs/results/outputs-directions.json and
+docs/results/outputs-damping.json of. Generated data with noise 0.3 (`benchmarks.outputs.generate`), networks
 20/64/64/K, two seeds, the averaged iterate on 4,096 rows. Adam: the lowest of four rates with cosine decay.
 """
 
@@ -24,6 +25,7 @@ import numpy as np
 
 import scax
 from benchmarks.outputs import RATES, SETS, TABLES, generate, read
+from benchmarks.pages import DOCS, write_rows
 from benchmarks.runs import follow
 from scax.training.methods import optimizer, tuned
 
@@ -84,7 +86,7 @@ DAMPED = ("softmax 10, 784 inputs", "digits", "SkillCraft1", "softmax 10", "soft
 
 
 def dampings(name: str, folder: Path | None) -> Iterator[dict]:
-    """Objectives after 100, 300 and 1,000 steps of 64 rows for several shares of damping and growths, sampled."""
+    """Objectives after 100, 300 and 1,000 steps of 64 rows for shares and growths of damping, two directions a row."""
     problem, params, x, y = read(name, folder) if name in TABLES else generate(*SETS[name])
 
     @jax.jit
@@ -92,7 +94,7 @@ def dampings(name: str, folder: Path | None) -> Iterator[dict]:
         return follow(sca, sca.init(params), key, (x, y), ENDS, 64)[0]
 
     for share, growth in itertools.product(SHARES, GROWTHS):
-        sca = scax.SCA(problem, curvature=1, damping=scax.Relative(share=share, growth=growth))
+        sca = scax.SCA(problem, curvature=2, damping=scax.Relative(share=share, growth=growth))
         values = np.asarray(run(sca, jax.random.key(0)))
         yield {
             "set": name,
@@ -105,7 +107,7 @@ def dampings(name: str, folder: Path | None) -> Iterator[dict]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["directions", "damping", "table"])
+    parser.add_argument("what", choices=["directions", "damping", "join"])
     parser.add_argument("--part", default="0/1")
     parser.add_argument("--seconds", type=float, default=480)
     parser.add_argument("--data-dir", type=Path)
@@ -133,9 +135,12 @@ def main() -> None:
                 save(row)
                 if left() < 20:
                     return
-    else:
-        lines = [line for path in options.out.glob("directions-*.jsonl") for line in path.read_text().splitlines()]
-        print(tabulate([json.loads(line) for line in lines]))
+    else:  # the lines of all parts as one file for each study
+        for study in ("directions", "damping"):
+            lines = [line for path in options.out.glob(f"{study}-*.jsonl") for line in path.read_text().splitlines()]
+            if lines:
+                command = f"python -m benchmarks.outputs_study {study}"
+                write_rows(DOCS / f"results/outputs-{study}.json", map(json.loads, lines), command)
 
 
 def tabulate(rows: list[dict]) -> str:
