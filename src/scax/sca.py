@@ -326,7 +326,7 @@ def _observe(linearized: LinearizedBatch, state: State) -> Seen:
         step=n,
         rows=linearized.effective_rows(),
         objective=linearized.objective(),
-        caution=linearized.problem.loss.caution,
+        caution=linearized.caution,
         curvature=lambda: linearized.curvature(n),
         spread=lambda: linearized.spread(n),
         weighted_rows=lambda few: linearized.weighted_rows(few, n),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import scax
-from scax.sca import _linearize, convex_problem
+from scax.sca import _linearize, _observe, convex_problem
 
 KEY = jax.random.key(0)
 NET = scax.MLP((4, 5, 3))
@@ -119,6 +119,16 @@ def test_the_gradient_is_exact_and_forms_agree(loss, y, r, solvers):
         np.testing.assert_allclose(other.step(state, (X, y))[0].w, w, atol=1e-5)
     exact = scax.SCA(problem, curvature="exact", damping=0.1, metric=None)
     assert not np.allclose(exact.step(state, (X, y))[0].w, w, atol=1e-4)
+
+
+def test_damping_is_half_where_the_gradient_is_among_the_directions():
+    for loss, y, halved in ((scax.Softmax(), LABELS, 4.0), (scax.Squared(), ONE_HOT, 1.0)):
+        problem = scax.Problem(NET.apply, loss, scax.L2(1e-2))
+        for curvature, caution in (("exact", loss.caution), (1, loss.caution), (2, halved)):
+            sca = scax.SCA(problem, curvature=curvature, metric=None)
+            state = sca.init(PARAMS)
+            linearized = _linearize(sca, state, problem.ready(PARAMS, (X, y)))[0]
+            assert _observe(linearized, state).caution == caution
 
 
 def test_nonsmooth_penalties_meet_the_same_quadratic():

@@ -129,6 +129,13 @@ class LinearizedBatch:
             value += self.problem.manifold.value(outputs, self.pairs)
         return value + self.problem.regularizer.value(w)
 
+    @property
+    def caution(self) -> float:
+        """κ of the loss; of one above 1 half where the directions sampled have each row's gradient among them: along it
+        the model is the exact one, and it does not flatten out."""
+        κ, follows = self.problem.loss.caution, self.sampled is not None and self.sampled.lin.outputs.shape[1] > 1
+        return max(κ / 2, 1.0) if follows and κ > 1 else κ
+
     def effective_rows(self) -> Float[Array, ""]:
         """(Σ s)²/Σ s²: L where all rows weigh the same."""
         squares = jnp.sum(self.shares**2)
