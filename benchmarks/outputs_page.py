@@ -73,9 +73,8 @@ def systems(results: dict) -> str:
 
 
 def damping(results: dict) -> str:
-    """The ratio to the default share's objective, the default's growth."""
-    body = []
-    rows = [row for row in results["rows"] if row["growth"] == outputs_study.GROWTHS[0]]
+    """Objectives by the share."""
+    body, rows = [], results["rows"]
     for name in dict.fromkeys(row["set"] for row in rows):
         own = {row["share"]: row["objectives"] for row in rows if row["set"] == name}
         for i, steps in enumerate(outputs_study.ENDS):
