@@ -166,7 +166,7 @@ RATES = {
     "schedule-free AdamW": (3e-3, 1e-2, 3e-2, 1e-1, 3e-1),
     "SGD, momentum .9": (3e-3, 1e-2, 3e-2, 1e-1, 3e-1),
 }
-MARKS = (50, 200, 500, 1333)  # SCA's iterations that the baselines are held against
+MARKS = (50, 200, 500, 1333)  # SCA's iterations that the baselines are compared with
 HORIZONS = (0, *(3 * n if n < 1333 else 4000 for n in MARKS))  # of the cosine decay; 0: constant
 
 
@@ -422,8 +422,8 @@ def plot(results: dict, folder: pathlib.Path) -> None:
         for label, (variant, style) in curves.items():
             ax.loglog(ENDS, seen[variant]["mean"], style, ms=3, label=label)
         if "baselines" in results:
-            found = results["baselines"].get(name, {})
-            for i, (method, best) in enumerate((m, found[m]) for m in RATES if m in found):
+            baselines = results["baselines"].get(name, {})
+            for i, (method, best) in enumerate((m, baselines[m]) for m in RATES if m in baselines):
                 ax.loglog(
                     HORIZONS[1:],
                     [b["excess"] for b in best],
@@ -464,10 +464,10 @@ def tables(results: dict) -> dict[str, str]:
         body = []
         for name, case in CASES.items():
             mine = [seen[name]["default"]["mean"][i] for i in at]
-            told = " / ".join(number(v) + ("" if v <= w else " ✗") for v, w in zip(mine, case.wanted, strict=True))
+            marked = " / ".join(number(v) + ("" if v <= w else " ✗") for v, w in zip(mine, case.wanted, strict=True))
             spread = three([seen[name]["default"]["sd"][i] for i in at])
             plain = three([seen[name][WITHOUT]["mean"][i] for i in at])
-            body.append([name, told, spread, three(case.wanted), plain])
+            body.append([name, marked, spread, three(case.wanted), plain])
         out["targets"] = pages.table(["", "default", "sd over seeds", "aimed at", WITHOUT], body)
         variants = [v for v in VARIANTS if v in seen["CASP"]]
         body = [[v, *(three([seen[n][v]["mean"][i] for i in at]) for n in CASES)] for v in variants]
@@ -477,20 +477,20 @@ def tables(results: dict) -> dict[str, str]:
             body.insert(2, ["default less a clock that counts steps", *(paired(seen[n]) for n in CASES)])
         out["parts"] = pages.table(["", *CASES], body)
     if "baselines" in results:
-        found = {n: results["baselines"][n] for n in CASES if n in results["baselines"]}
+        baselines = {n: results["baselines"][n] for n in CASES if n in results["baselines"]}
         ends = HORIZONS[1:]
         body = []
         for method in ["SCA at the marks", PLAIN, *RATES]:
-            if not any(method in found[n] for n in found):
+            if not any(method in baselines[n] for n in baselines):
                 continue
             cells = []
-            for name in found:
-                if method not in found[name]:
+            for name in baselines:
+                if method not in baselines[name]:
                     cells.append("not run")
                     continue
-                marks = found[name]["SCA at the marks"]
-                held = found[name][method]
-                values = held if method.startswith("SCA") else [b["excess"] for b in held]
+                marks = baselines[name]["SCA at the marks"]
+                entry = baselines[name][method]
+                values = entry if method.startswith("SCA") else [b["excess"] for b in entry]
                 cells.append(
                     " / ".join(
                         number(v) + (" ✗" if v < m and "SCA" not in method else "")
@@ -499,18 +499,18 @@ def tables(results: dict) -> dict[str, str]:
                 )
             label = "SCA after " if method == "SCA at the marks" else method + " after "
             body.append([label + " / ".join(map(str, MARKS if method.startswith("SCA") else ends)), *cells])
-        calls = {n: found[n]["L-BFGS"] for n in found if "L-BFGS" in found[n]}
+        calls = {n: baselines[n]["L-BFGS"] for n in baselines if "L-BFGS" in baselines[n]}
         if calls:
-            told = lambda c: " / ".join(
+            counts = lambda c: " / ".join(
                 "–" if c[str(n)]["iterations"] is None else str(c[str(n)]["iterations"]) for n in MARKS
             )
             body.append(
                 [
                     "L-BFGS on all rows: iterations to SCA's objective",
-                    *(told(calls[n]) if n in calls else "not run" for n in found),
+                    *(counts(calls[n]) if n in calls else "not run" for n in baselines),
                 ]
             )
-        out["baselines"] = pages.table(["", *found], body)
+        out["baselines"] = pages.table(["", *baselines], body)
     if "time" in results:
         body = []
         for name in (n for n in CASES if n in results["time"] and n in results.get("baselines", {})):
@@ -606,18 +606,18 @@ def missing(results: dict, parts: list[str], ours: bool = False, most: int | Non
     out = []
     for part in parts:
         for function, *keys in PIECES[part][:most]:
-            held = results.get(part, {})
+            entry = results.get(part, {})
             for key in keys:
-                held = held.get(key) if held is not None else None
-            if held is None or (ours and function is not tuned):
-                out.append((part, function, keys, held))
+                entry = entry.get(key) if entry is not None else None
+            if entry is None or (ours and function is not tuned):
+                out.append((part, function, keys, entry))
     return out
 
 
 def compute(piece: tuple, folder: str, seeds: int):
-    _, function, keys, held = piece
+    _, function, keys, entry = piece
     given = keys[:1] if function in (at_marks, plain_at_marks, lbfgs) else keys
-    known = {"known": held} if function in (batch_size, structure, longer) else {}
+    known = {"known": entry} if function in (batch_size, structure, longer) else {}
     return function(folder, seeds, *given, **known)
 
 
@@ -628,10 +628,10 @@ def run(results: dict, todo: list[tuple], folder: str, seeds: int, workers: int,
         try:
             for done in concurrent.futures.as_completed(waiting, limit):
                 part, _, keys, _ = waiting[done]
-                held = results.setdefault(part, {})
+                entry = results.setdefault(part, {})
                 for key in keys[:-1]:
-                    held = held.setdefault(key, {})
-                held[keys[-1]] = done.result()
+                    entry = entry.setdefault(key, {})
+                entry[keys[-1]] = done.result()
                 print(part, *keys, flush=True)
                 save()
         except TimeoutError:

@@ -77,11 +77,11 @@ def run(folder: Path | None, workers: int, rules: tuple[str, ...] = RULES) -> No
     command = f"python -m benchmarks.long_runs run --data-dir DIR --workers {workers}"
     # a process for each job: programs of other networks are not kept
     with multiprocessing.get_context("spawn").Pool(workers, maxtasksperchild=1) as pool:
-        for done, found in enumerate(pool.imap_unordered(one, jobs, chunksize=1), 1):
-            new = {key_of(row) for row in found}
-            rows = [row for row in rows if key_of(row) not in new] + found
+        for done, runs in enumerate(pool.imap_unordered(one, jobs, chunksize=1), 1):
+            new = {key_of(row) for row in runs}
+            rows = [row for row in rows if key_of(row) not in new] + runs
             write(rows, command)  # what is done when somebody stops it is kept
-            print(f"{done} of {len(jobs)}: {found[0]['set']} {found[0]['network']} {found[0]['penalty']}", flush=True)
+            print(f"{done} of {len(jobs)}: {runs[0]['set']} {runs[0]['network']} {runs[0]['penalty']}", flush=True)
     print(markdown({"rows": rows}))
 
 

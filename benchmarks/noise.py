@@ -90,9 +90,9 @@ def one(job: tuple) -> dict:
     history = scax.train(
         sca, params, train, steps=steps, batch_size=batch_size, key=jax.random.key(start), validation=test, records=60
     ).history
-    kept = ("step", "objective", "validation_loss", "clock", "multiplier", "damping")
+    columns = ("step", "objective", "validation_loss", "clock", "multiplier", "damping")
     about = {"name": name, "noise": noise, "batch_size": batch_size, "start": start, "rule": clock}
-    return about | {column: [float(f"{v:.4g}") for v in history[column]] for column in kept}
+    return about | {column: [float(f"{v:.4g}") for v in history[column]] for column in columns}
 
 
 def run(workers: int, clocks: tuple[str, ...] = CLOCKS) -> None:

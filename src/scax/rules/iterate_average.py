@@ -31,9 +31,9 @@ class IterateAverage:
     """w̄ ← w̄ + (w − w̄)(p + 1)/(t + p + 1): the iterates' average with weights growing like t^p, t the clock's time.
 
     Its age is about a (p + 2)th of what the clock counts: while the clock stands still it follows the iterates. An
-    iterate is taken in once a fresh batch has judged it, and not where that batch alarms; until then the solution has
-    as much of it as the clock does not stand still, where single steps can go astray. An average that is twice as bad
-    as the iterates starts again.
+    iterate enters once a fresh batch has evaluated it, and not where that batch alarms; until then the solution has as
+    much of it as the clock does not stand still, where single steps can go astray. An average that is twice as bad as
+    the iterates starts again.
     """
 
     power: Number
