@@ -193,6 +193,8 @@ def test_one_output_takes_the_quadratic_surrogate_only_where_damping_adapts():
     said = lambda **options: scax.SCA(problem, metric=None, **options).explain(params, X)
     assert "curvature quadratic: one solve" in said()
     assert "curvature exact: one output" in said(damping=0.1)
+    straight = scax.Problem(net.apply, scax.Huber(0.1), scax.L2(1e-2))  # far from its target a row has no curvature
+    assert "curvature exact: one output" in scax.SCA(straight, metric=None).explain(params, X)
     states = {}
     for name, options in (("auto", {}), ("exact", {"curvature": "exact"}), ("quadratic", {"curvature": "quadratic"})):
         sca = scax.SCA(problem, metric=None, **options)

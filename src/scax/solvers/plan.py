@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from ..linearize.network import NetworkFunction
 from ..linearize.structured import Plan, one_row
+from ..losses.base import Loss
 from .base import Solver
 from .closed_form import ClosedForm
 from .cost import Dimensions, step_cost
@@ -82,6 +83,8 @@ def plan_step(
     # with a prox, and on rows that each block draws for itself, the loss stays
     adaptive = adaptive and network.problem.regularizer.is_smooth and not own_batches
     adaptive = adaptive and len(network.problem.names) < 2
+    # rows on a loss's straight arms have no curvature in a model, and only the loss itself says where the arms end
+    adaptive = adaptive and type(network.problem.loss).remainder is Loss.remainder
     directions, second_order, why = choose_curvature(curvature, rows, outputs, sized, adaptive)
     dimensions = sized(directions, second_order)
     choice = solver.choose(dimensions)
