@@ -1,16 +1,18 @@
 """Equations on points drawn anew: the default beside others' methods, each tuned on the problem, from the same weights.
 
 python -m benchmarks.physics run [--steps N]     writes docs/results/physics.json after every method
+python -m benchmarks.physics duffing [--steps N]        the same for an oscillator, simulated
 python -m benchmarks.physics show                prints the table of docs/guides/physics.md
 python -m benchmarks.physics picture NAME [--steps N]   solves examples/NAME.py and draws docs/images/NAME.svg
 python -m benchmarks.physics gpu --problem poisson5 --method scax --seconds 120    a run of benchmarks/equations.py that
                                                 the clock ends, into docs/results/physics-gpu.json after every record
 python -m benchmarks.physics parts              milliseconds of the parts of a step
 
-2-d Poisson, −Δu = f on the unit square, u = sin(πx) sin(πy), 2-16-16-1, 120 + 30 points, float64. ENGD-W is a step of
-one batch in sample space with fixed damping, SPRING the same with the last step carried on; Adam has a cosine schedule.
-Each has the best of its grid by the error of the first start at the end. L-BFGS (SciPy) keeps one set of points, four
-times as many, and has five evaluations for each step of the others.
+2-d Poisson, −Δu = f on the unit square, u = sin(πx) sin(πy), 2-16-16-1, 120 + 30 points, float64. ENGD-W and SPRING:
+benchmarks/natural_gradient.py. Adam and SOAP have a cosine schedule. Each has the best of its grid by the error of the
+first start at the end. L-BFGS (SciPy) keeps one set of points, four times as many, and has five evaluations for each
+step of the others; Adam, then L-BFGS starts it where Adam ended. `duffing`: examples/duffing.py, three starts, Adam
+with the best of its rates, alone and followed by L-BFGS.
 """
 
 import argparse
@@ -22,15 +24,17 @@ from pathlib import Path
 import numpy as np
 
 FILE = Path(__file__).parent.parent / "docs/results/physics.json"
-STARTS, INSIDE, EDGE, WEIGHT = 2, 120, 30, 10.0
-DAMPING, STEP_SIZES, CARRIES = (1e-4, 1e-5, 1e-7, 1e-9, 1e-11), (0.01, 0.03, 0.1, 0.3), (0.2, 0.4, 0.7, 0.9)
+STARTS, INSIDE, EDGE, WEIGHT = 3, 120, 30, 10.0
+DAMPING, CARRIES = (1e-5, 1e-7, 1e-9, 1e-11, 1e-13), (0.06, 0.2, 0.4, 0.7, 0.9)
+STEP_SIZES = ({}, {"step_size": 0.03}, {"step_size": 0.1}, {"step_size": 0.3})  # the first: found on each batch
 GRIDS = {
-    "ENGD-W": [{"damping": d, "step_size": a} for d, a in itertools.product(DAMPING, STEP_SIZES)],
-    "SPRING": [
-        {"damping": d, "step_size": a, "carry": b} for d, a, b in itertools.product(DAMPING, STEP_SIZES, CARRIES)
-    ],
+    "ENGD-W": [{"damping": d} | a for a, d in itertools.product(STEP_SIZES, DAMPING)],
+    "SPRING": [{"damping": d, "carry": b} | a for a, d, b in itertools.product(STEP_SIZES, DAMPING, CARRIES)],
     "Adam": [{"rate": r} for r in (1e-2, 3e-2, 1e-1, 3e-1)],
+    "SOAP": [{"rate": r} for r in (3e-3, 1e-2, 3e-2, 1e-1)],
 }
+#: Steps of Adam and evaluations of L-BFGS for each step of scax on sequences.
+ADAM_TIMES, LBFGS_TIMES = 10, 10
 
 
 def setup():
@@ -68,29 +72,30 @@ def method(name: str, problem, options: dict, steps: int):
 
     if name == "scax":
         return scax.SCA(problem)
-    if name == "Adam":
-        return scax.baseline(optax.adam(optax.cosine_decay_schedule(options["rate"], steps)), problem)
-    return scax.SCA(problem, metric=None, mean_power=None, acceptance=False, **({"carry": 0.0} | options))
+    if name in ("Adam", "SOAP"):
+        from benchmarks.soap import soap
+
+        rate = optax.cosine_decay_schedule(options["rate"], steps)
+        return scax.baseline(optax.adam(rate) if name == "Adam" else soap(rate), problem)
+    from benchmarks.natural_gradient import NaturalGradient
+
+    return NaturalGradient(problem, **({"carry": 0.0} | options))
 
 
-def lbfgs(start: int, steps: int, net, problem, data, error) -> dict:
+def lbfgs(problem, params, rows, evaluations: int) -> tuple:
+    """(params, seconds, evaluations) of SciPy's, compiled before."""
     import jax
     import scipy.optimize
     from jax.flatten_util import ravel_pytree
 
-    keys = jax.random.split(jax.random.key(start))
-    rows = {"equation": data["equation"](keys[0], 4 * INSIDE), "edge": data["edge"](keys[1], 4 * EDGE)}
-    params = jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(start)))
     w, unravel = ravel_pytree(params)
-    objective = jax.jit(jax.value_and_grad(lambda w: problem.objective(unravel(w), rows)))
-    objective(w)
+    objective = jax.jit(jax.value_and_grad(lambda w: problem.objective(unravel(w), *rows)))
+    jax.block_until_ready(objective(w))
     began = time.perf_counter()
     value = lambda w: tuple(np.asarray(part, float) for part in objective(w))
-    found = scipy.optimize.minimize(
-        value, np.asarray(w), jac=True, method="L-BFGS-B", options={"maxfun": steps, "maxiter": steps, "maxcor": 50}
-    )
-    seconds = time.perf_counter() - began
-    return {"error": float(error(unravel(found.x))), "seconds": seconds, "start": start, "evaluations": int(found.nfev)}
+    options = {"maxfun": evaluations, "maxiter": evaluations, "maxcor": 50, "ftol": 0, "gtol": 0}
+    found = scipy.optimize.minimize(value, np.asarray(w), jac=True, method="L-BFGS-B", options=options)
+    return unravel(found.x), time.perf_counter() - began, int(found.nfev)
 
 
 def run(steps: int) -> None:
@@ -99,14 +104,30 @@ def run(steps: int) -> None:
     import scax
 
     net, problem, data, error = setup()
-    results: dict = {"command": f"python -m benchmarks.physics run --steps {steps}", "steps": steps, "methods": {}}
+    results: dict = (json.loads(FILE.read_text()) if FILE.exists() else {}) | {
+        "command": f"python -m benchmarks.physics run --steps {steps}",
+        "steps": steps,
+        "methods": {},
+    }
+
+    def train(name: str, options: dict, start: int) -> tuple:
+        params = jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(start)))
+        result = scax.train(
+            method(name, problem, options, steps), params, data, steps=steps, records=5, key=jax.random.key(start)
+        )
+        marks = result.history["seconds"]
+        return result.params, float(marks[-1] - marks[0]) * 1.25  # the first of five has the compilation in it
 
     def once(name: str, options: dict, start: int) -> dict:
-        params = jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(start)))
-        sca = method(name, problem, options, steps)
-        result = scax.train(sca, params, data, steps=steps, records=5, key=jax.random.key(start))
-        marks = [float(f"{v:.3g}") for v in result.history["seconds"]]
-        return {"error": float(f"{error(result.params):.3g}"), "seconds": marks[-1] - marks[0], "start": start}
+        found, seconds = train(name, options, start)
+        return {"error": float(f"{error(found):.3g}"), "seconds": round(seconds, 3), "start": start}
+
+    def fixed(start: int, params, before: float) -> dict:
+        keys = jax.random.split(jax.random.key(start))
+        rows = {"equation": data["equation"](keys[0], 4 * INSIDE), "edge": data["edge"](keys[1], 4 * EDGE)}
+        found, seconds, count = lbfgs(problem, params, (rows,), 5 * steps)
+        seconds = round(seconds + before, 3)
+        return {"error": float(f"{error(found):.3g}"), "seconds": seconds, "start": start, "evaluations": count}
 
     for name, grid in ({"scax": [{}]} | GRIDS).items():
         tried = [(options, once(name, options, 0)) for options in grid]
@@ -115,10 +136,56 @@ def run(steps: int) -> None:
         results["methods"][name] = {"options": best, "runs": runs}
         FILE.write_text(json.dumps(results, indent=1) + "\n")
         print(name, best, runs, flush=True)
-    runs = [lbfgs(start, 5 * steps, net, problem, data, error) for start in range(STARTS)]
+    begin = lambda start: jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(start)))
+    runs = [fixed(start, begin(start), 0.0) for start in range(STARTS)]
     results["methods"]["L-BFGS"] = {"options": {"evaluations": 5 * steps}, "runs": runs}
+    adam = results["methods"]["Adam"]["options"]
+    runs = [fixed(start, *train("Adam", adam, start)) for start in range(STARTS)]
+    results["methods"]["Adam, then L-BFGS"] = {"options": adam | {"evaluations": 5 * steps}, "runs": runs}
     FILE.write_text(json.dumps(results, indent=1) + "\n")
     show()
+
+
+def duffing(steps: int) -> None:
+    """Simulation errors on sequences not seen, and seconds without compilation."""
+    import jax
+    import optax
+
+    jax.config.update("jax_enable_x64", True)
+    import scax
+    from benchmarks.least_squares import duffing as setup
+
+    rows = []
+    for start in range(STARTS):
+        apply, params, x, y, error = setup(start)
+        problem = scax.Problem(apply, scax.Squared(), scax.L2(0.0))
+
+        def fit(made, count, problem=problem, params=params, data=(x, y)) -> tuple:
+            goals = [max(20, count // 20), count]  # the first has the compilation before it
+            result = scax.train(made, params, data, steps=count, batch_size=None, records=goals)
+            marks = result.history["seconds"]
+            share = 1 if len(marks) < 2 else (marks[-1] - marks[0]) * result.steps / (result.steps - goals[0])
+            return result.params, float(share), result.steps
+
+        note = lambda name, found, seconds, count, start=start, error=error: rows.append(
+            {"method": name, "start": start, "error": float(f"{error(found):.3g}"), "seconds": round(seconds, 2)}
+            | {"steps": count}
+        )
+        note("scax", *fit(scax.SCA(problem), steps))
+        count, best = ADAM_TIMES * steps, None
+        for rate in (3e-4, 1e-3, 3e-3, 1e-2):
+            tried = fit(scax.baseline(optax.adam(optax.cosine_decay_schedule(rate, count)), problem), count)
+            if best is None or error(tried[0]) < error(best[0]):
+                best = tried
+        assert best is not None
+        note("Adam", *best)
+        found, seconds, evaluations = lbfgs(problem, best[0], (x, y), LBFGS_TIMES * steps)
+        note("Adam, then L-BFGS", found, best[1] + seconds, best[2] + evaluations)
+        for row in rows[-3:]:
+            print(json.dumps(row), flush=True)
+        whole = json.loads(FILE.read_text())
+        whole["duffing"] = {"command": f"python -m benchmarks.physics duffing --steps {steps}", "runs": rows}
+        FILE.write_text(json.dumps(whole, indent=1) + "\n")
 
 
 def show() -> None:
@@ -163,7 +230,7 @@ def picture(name: str, steps: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "show", "picture", "gpu", "parts"])
+    parser.add_argument("what", choices=["run", "duffing", "show", "picture", "gpu", "parts"])
     parser.add_argument("name", nargs="?", choices=["poisson", "burgers", "allen_cahn"], default="poisson")
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--problem", default="poisson5", help="of benchmarks/equations.py")
@@ -176,8 +243,10 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "picture":
         picture(given.name, given.steps)
-    elif given.what in ("run", "show"):
-        run(given.steps) if given.what == "run" else show()
+    elif given.what in ("run", "duffing"):
+        (run if given.what == "run" else duffing)(given.steps)
+    elif given.what == "show":
+        show()
     else:
         import jax
 
