@@ -25,7 +25,7 @@ import numpy as np
 
 FILE = Path(__file__).parent.parent / "docs/results/physics.json"
 STARTS, INSIDE, EDGE, WEIGHT = 3, 120, 30, 10.0
-DAMPING, CARRIES = (1e-5, 1e-7, 1e-9, 1e-11, 1e-13), (0.06, 0.2, 0.4, 0.7, 0.9)
+DAMPING, CARRIES = (1e-5, 1e-7, 1e-9, 1e-11, 1e-13), (0.06, 0.3, 0.7)
 STEP_SIZES = ({}, {"step_size": 0.03}, {"step_size": 0.1}, {"step_size": 0.3})  # the first: found on each batch
 GRIDS = {
     "ENGD-W": [{"damping": d} | a for a, d in itertools.product(STEP_SIZES, DAMPING)],
@@ -197,22 +197,36 @@ def show() -> None:
         print(f"| {name} | {chosen} | {errors} |")
 
 
-def picture(name: str, steps: int) -> None:
-    """Solution, network and error of a worked problem in two dimensions."""
+def solve_example(script: Path, steps: int) -> tuple:
+    """(first axis, second axis, what was found on their grid, the solution there)."""
     import runpy
 
     import jax
-    import matplotlib.pyplot as plt
-    from matplotlib.colors import LogNorm
 
     import scax
 
-    folder = Path(__file__).parent.parent
-    example = runpy.run_path(str(folder / f"examples/{name}.py"))
+    example = runpy.run_path(str(script))
     params = jax.tree.map(lambda leaf: leaf.astype(float), example["net"].init(jax.random.key(0)))
     params = scax.train(scax.SCA(example["problem"]), params, example["data"], steps=steps, records=1).params
-    first, second = (example["x"], example["y"]) if name == "poisson" else (example["t"], example["x"])
-    found, true = (np.asarray(values).reshape(len(first), len(second)) for values in example["compare"](params))
+    first, second = (example["x"], example["y"]) if script.stem == "poisson" else (example["t"], example["x"])
+    found, true = (np.asarray(part).reshape(len(first), len(second)) for part in example["compare"](params))
+    print(f"{script.stem}: {np.linalg.norm(found - true) / np.linalg.norm(true):.2e} after {steps} steps", flush=True)
+    return first, second, found, true
+
+
+def picture(name: str, steps: int, values: Path | None) -> None:
+    """Solution, network and error of a worked problem in two dimensions; `values` keeps what was found."""
+    folder = Path(__file__).parent.parent
+    if values is None or not values.exists():
+        first, second, found, true = solve_example(folder / f"examples/{name}.py", steps)
+        if values is not None:
+            np.savez(values, first=first, second=second, found=found, true=true)
+            return
+    else:
+        first, second, found, true = (np.load(values)[part] for part in ("first", "second", "found", "true"))
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import LogNorm
+
     error, wrong = np.linalg.norm(found - true) / np.linalg.norm(true), np.abs(found - true)
     labels = ("x", "y") if name == "poisson" else ("t", "x")
     plt.rcParams |= {"svg.hashsalt": name, "font.size": 9}
@@ -239,10 +253,12 @@ def main() -> None:
     parser.add_argument("--label", help="the name under which a run is written; that of the method")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--start", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=None, help="another file than physics-gpu.json")
+    parser.add_argument(
+        "--out", type=Path, default=None, help="another file than physics-gpu.json; of a picture, its values"
+    )
     given = parser.parse_args()
     if given.what == "picture":
-        picture(given.name, given.steps)
+        picture(given.name, given.steps, given.out)
     elif given.what in ("run", "duffing"):
         (run if given.what == "run" else duffing)(given.steps)
     elif given.what == "show":

@@ -1,5 +1,11 @@
 """Problems of several terms: the same method, on rows of several functions below each other."""
 
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -100,11 +106,12 @@ def sampled():
     return {"values": (X, Y), "slopes": draw}
 
 
-def test_a_run_with_a_sampler_goes_on_to_the_bit(x64):
+@pytest.mark.parametrize("metric", ["auto", "full"])
+def test_a_run_with_a_sampler_goes_on_to_the_bit(x64, metric):
     from scax.training import engine
     from scax.training.term_feed import term_feed
 
-    sca, params = scax.SCA(scax.Problem(TWO, scax.L2(1e-3))), start()
+    sca, params = scax.SCA(scax.Problem(TWO, scax.L2(1e-3)), metric=metric), start()
     feed = term_feed(sca.problem, params, sampled(), {"values": 5})
 
     def drive(carry, *goals):
@@ -118,6 +125,49 @@ def test_a_run_with_a_sampler_goes_on_to_the_bit(x64):
     np.testing.assert_array_equal(whole.state.w, parts.state.w)
     other = drive(engine.start(sca, params, feed, jax.random.key(4)), 30)
     assert not np.array_equal(whole.state.w, other.state.w)
+
+
+def steps_with_points_drawn(parallel=None):
+    """The weights after a few steps, rows of both terms shared out."""
+    sca = scax.SCA(scax.Problem(TWO, scax.L2(1e-3)), parallel=parallel)
+    state = sca.init(start())
+    for n in range(5):
+        state, _ = sca.step(state, {"values": (X, Y), "slopes": draw(jax.random.fold_in(jax.random.key(3), n))})
+    return np.asarray(state.w)
+
+
+def one_of_two_processes(number, port):
+    from scax.cluster import hosts
+
+    jax.config.update("jax_enable_x64", True)
+    hosts.join(f"127.0.0.1:{port}", 2, int(number))
+    w = steps_with_points_drawn(scax.Parallel(scheme="data"))
+    sys.stderr.write(f"weights {w.tobytes().hex()}\n")
+    hosts.leave(None)
+
+
+def test_two_processes_agree(x64):
+    """Both draw the same points, to the bit, and do what one process does."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    root = Path(__file__).parent.parent
+    path = os.pathsep.join([str(root), str(Path(scax.__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+    flags = {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+    call = lambda i: f"from tests.test_terms import one_of_two_processes as run; run({i}, {port})"
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", call(i)], env=os.environ | flags, stdout=-1, stderr=-1, text=True, cwd=root
+        )
+        for i in range(2)
+    ]
+    found = []
+    for process in both:
+        _, told = process.communicate(timeout=200)
+        assert process.returncode == 0, told
+        found.append(np.frombuffer(bytes.fromhex(told.split("weights ")[1].split()[0])))
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_allclose(found[0], steps_with_points_drawn(), atol=1e-10)
 
 
 def test_points_drawn_anew_get_the_matrix_of_past_curvature(x64):

@@ -147,7 +147,7 @@ def active_rules(sca: "SCA") -> Rules:
         step_size, carry, damping = Constant(1.0), None, GainRatio()
         acceptance, clock = Descent(), StepCount()
     elif isinstance(sca.metric, FullMatrix):
-        step_size, carry, damping = Constant(1.0), None, GainRatio()
+        step_size, carry, damping = Constant(1.0), None, GainRatio(fall=0.1)  # past curvature damps, too
         acceptance, clock = Descent(), Progress(free_steps=10.0)
     else:
         step_size, carry, damping = STEP_SIZE, CARRY, DAMPING[sca.surrogate]

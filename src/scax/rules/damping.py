@@ -151,13 +151,15 @@ class GainRatio(Rule):
     """τ_n = share · κ · S_n · b_n, b by the gain ratio r = (U before − U after)/(U before − U promised): for batches of
     all rows, on which nothing but the linearization can be wrong (Nielsen's rule for Levenberg–Marquardt).
 
-    A step that is taken:  b ← b · max(⅓, 1 − (2r − 1)³),  ν ← 2;     one that is not:  b ← ν b,  ν ← 2ν.
+    A step that is taken:  b ← b · max(fall, 1 − (2r − 1)³),  ν ← 2;     one that is not:  b ← ν b,  ν ← 2ν.
     """
 
     share: Number = 1e-3
+    fall: Number = 1 / 3
 
     def __post_init__(self):
         checks.positive("share", self.share)
+        checks.fraction("fall", self.fall)
 
     def init(self, w):
         one = jnp.ones((), w.dtype)
@@ -175,7 +177,7 @@ class GainRatio(Rule):
         ratio = jnp.clip((outcome.before - outcome.after()) / jnp.maximum(promised, tiny), 0, 1)
         ratio = jnp.where(jnp.isfinite(ratio), ratio, 0)
         least = jnp.finfo(state.boost.dtype).eps / self.share  # below it τ no longer falls, and would be long in rising
-        lower = jnp.maximum(state.boost * jnp.maximum(1 / 3, 1 - (2 * ratio - 1) ** 3), least)
+        lower = jnp.maximum(state.boost * jnp.maximum(self.fall, 1 - (2 * ratio - 1) ** 3), least)
         higher = jnp.minimum(state.rise * state.boost, LARGEST_RISE**2)
         return GainRatioState(
             jnp.where(outcome.accepted, lower, higher), jnp.where(outcome.accepted, 2, jnp.minimum(2 * state.rise, 1e6))
