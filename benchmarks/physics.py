@@ -6,6 +6,7 @@ python -m benchmarks.physics show                prints the table of docs/guides
 python -m benchmarks.physics picture NAME [--steps N]   solves examples/NAME.py and draws docs/images/NAME.svg
 python -m benchmarks.physics gpu --problem poisson5 --method scax --seconds 120    a run of benchmarks/equations.py that
                                                 the clock ends, into docs/results/physics-gpu.json after every record
+python -m benchmarks.physics times              the tables of docs/measurements/physics.md, and its picture
 python -m benchmarks.physics parts              milliseconds of the parts of a step
 
 2-d Poisson, −Δu = f on the unit square, u = sin(πx) sin(πy), 2-16-16-1, 120 + 30 points, float64. ENGD-W and SPRING:
@@ -244,7 +245,7 @@ def picture(name: str, steps: int, values: Path | None) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "duffing", "show", "picture", "gpu", "parts"])
+    parser.add_argument("what", choices=["run", "duffing", "show", "picture", "gpu", "parts", "times"])
     parser.add_argument("name", nargs="?", choices=["poisson", "burgers", "allen_cahn"], default="poisson")
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--problem", default="poisson5", help="of benchmarks/equations.py")
@@ -270,7 +271,11 @@ def main() -> None:
         from benchmarks import physics_gpu as gpu
 
         file = given.out or gpu.FILE
-        if given.what == "parts":
+        if given.what == "times":
+            whole = json.loads(file.read_text())
+            gpu.plot(whole, FILE.parent.parent / "images/physics-gpu.svg")
+            print(gpu.table(whole))
+        elif given.what == "parts":
             gpu.parts(file, given.problem)
         else:
             label = given.label or given.method

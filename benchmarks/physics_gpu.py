@@ -173,3 +173,58 @@ def parts(file: Path, name: str) -> None:
         whole.setdefault("parts_ms", {}).setdefault(name, {}).update(times)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(whole) + "\n")
+
+
+#: What the page calls a run of each label.
+NAMES = {"scax": "scax", "engd": "ENGD-W", "spring": "SPRING", "levenberg": "one batch, gain ratio"}
+#: Errors to which times are given, by problem, and the measure of them.
+GOALS = {
+    "poisson5": ("rms", (1e-4, 1e-5, 1e-6)),
+    "heat": ("relative", (1e-4, 1e-5, 7e-7)),
+    "burgers": ("relative", (1e-3, 2e-5, 5e-6)),
+    "allen_cahn": ("relative", (1e-2, 1e-3, 2e-5)),
+}
+
+
+def table(whole: dict[str, Any]) -> str:
+    """Seconds to given errors, of every run."""
+    lines = []
+    for problem, (measure, errors) in GOALS.items():
+        if problem not in whole["runs"]:
+            continue
+        lines += [
+            f"| {problem}, {measure} | ms a step | compile | " + " | ".join(f"{e:.0e}" for e in errors) + " | last |"
+        ]
+        lines += ["|---|" + "---|" * (len(errors) + 3)]
+        for label, run in whole["runs"][problem].items():
+            records = run["records"]
+            reached = [next((r["seconds"] for r in records if r[measure] <= e), None) for e in errors]
+            last, first = records[-1], records[len(records) // 2]
+            each = 1e3 * (last["seconds"] - first["seconds"]) / (last["step"] - first["step"])
+            cells = ["–" if s is None else f"{s:.3g} s" for s in reached]
+            end = f"{last[measure]:.1e} after {last['step']:,} steps, {last['seconds']:.0f} s"
+            name = NAMES.get(label, label)
+            lines += [f"| {name} | {each:.2g} | {run['compile_seconds']:.0f} s | {' | '.join(cells)} | {end} |"]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def plot(whole: dict[str, Any], out: Path) -> None:
+    """Error over time."""
+    import matplotlib.pyplot as plt
+
+    shown = [problem for problem in GOALS if problem in whole["runs"]]
+    plt.rcParams |= {"svg.hashsalt": "physics", "font.size": 9}
+    figure, axes = plt.subplots(1, len(shown), figsize=(3.2 * len(shown), 3), layout="constrained", squeeze=False)
+    for axis, problem in zip(axes[0], shown, strict=True):
+        measure, errors = GOALS[problem]
+        for label, run in whole["runs"][problem].items():
+            if "," not in label:
+                records = [r for r in run["records"] if r["step"] > 4]
+                axis.loglog(
+                    [r["seconds"] for r in records], [r[measure] for r in records], label=NAMES.get(label, label)
+                )
+        axis.axhline(errors[-1], color="gray", linewidth=0.8, linestyle=":")
+        axis.set(title=problem, xlabel="seconds", ylabel={"rms": "RMS error", "relative": "relative L2 error"}[measure])
+        axis.legend(fontsize=7, frameon=False)
+    figure.savefig(out, metadata={"Date": None})
