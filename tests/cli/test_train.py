@@ -16,7 +16,7 @@ import pytest
 from scax import MLP
 from scax import compact as scax_compact
 from scax.storage import load, read
-from scax.training.strength import in_use
+from scax.training.strength import count_used
 
 from .tables import lines, regression
 
@@ -416,7 +416,7 @@ def test_a_strength_is_found(scax):
     # or right after it was: training goes on from the network on the path
     session = sessions.start(Path("between"), config, *survey(config), "scax train")
     assert session.choose(lambda record: None, lambda: False)
-    begun = in_use(session.net, session.carry.state.params)
+    begun = count_used(session.net, session.carry.state.params)
     assert begun["weights"] == path["weights"][path["chosen"]] < results["weights"]
     for damaged in ([], path | {"chosen": 99}):
         written = Path("between/path.json").read_text()

@@ -56,13 +56,15 @@ def test_a_path_with_refit_is_judged_by_the_refitted_networks():
 
 def test_a_path_is_not_cut_short_by_a_loss_below_zero():
     """Poisson's loss leaves out log y!, and is negative for ordinary counts."""
-    from scax.training.strength import chosen
+    from scax.training.strength import choose_strength
 
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 3)).astype(np.float32)
     y = rng.poisson(np.exp(1.5 + 0.3 * x[:, 0])).astype(np.float32)
     net = scax.MLP((3, 4, 1))
     problem = scax.Problem(net.apply, scax.Poisson(), scax.L1(1.0))
-    found = chosen(problem, net.init(jax.random.key(0)), (x[:40], y[:40]), (x[40:], y[40:]), steps=20, batch_size=20)
+    found = choose_strength(
+        problem, net.init(jax.random.key(0)), (x[:40], y[:40]), (x[40:], y[40:]), steps=20, batch_size=20
+    )
     assert np.min(found.loss) < 0
     assert len(found.strengths) > 3

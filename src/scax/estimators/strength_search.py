@@ -11,7 +11,7 @@ from ..training import engine
 from ..training.engine import Part
 from ..training.feed import padded
 from ..training.stopping import Stopping
-from ..training.strength import chosen
+from ..training.strength import choose_strength
 from ..uncertainty.error_bars import evidence_of
 from ..uncertainty.posterior import Rows as Evidence
 from . import strength
@@ -72,7 +72,7 @@ class StrengthSearch(Sparsity, Networks):
             mask = self._masks[0]
             start = self._drawn(targets, mask, random) if again else self._members[0]
             params, data = trainer.params(start, mask), Rows(trainer.wide(x), targets, weight)
-            found = chosen(
+            found = choose_strength(
                 trainer.problem(params, 1.0),
                 params,
                 data.take(rows[~held]),

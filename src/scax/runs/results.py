@@ -15,7 +15,7 @@ from ..training import engine
 from ..training.evaluation import evaluate
 from ..training.finish import finish as end_with_zeros
 from ..training.scores import SCORES
-from ..training.strength import in_use
+from ..training.strength import count_used
 from . import scoring, uncertainty
 from .reading import HELD_OUT
 from .session import Session, plain
@@ -45,7 +45,7 @@ def finish(session: Session) -> dict[str, Any]:
         "score": dataclasses.asdict(SCORES[data.task]),
         "network": list(session.net.widths),
         "weights": session.weights,
-        "sparsity": in_use(session.net, solution),
+        "sparsity": count_used(session.net, solution),
         "rows": {"train": data.rows} | {name: 0 if part is None else len(part[0]) for name, part in parts.items()},
         "kept": keep,
         "final": final,

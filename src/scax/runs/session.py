@@ -44,7 +44,7 @@ from ..training.evaluation import Objective, outputs
 from ..training.feed import Shards
 from ..training.scores import SCORES, score
 from ..training.stopping import Best, Stopping
-from ..training.strength import MOST_ROWS, chosen, in_use, set_aside, summary
+from ..training.strength import MOST_ROWS, choose_strength, count_used, describe_path, set_aside
 from . import config as configs
 from . import recipe
 from .checks import check_folder, check_info, check_sizes
@@ -121,13 +121,13 @@ class Session:
             return should_stop()
 
         config, rows = self.config, self.feed.sample(MOST_ROWS)
-        path = chosen(
+        path = choose_strength(
             unit,
             params,
             *set_aside(rows, config.seed),
             on_record=watch,
             agreed=hosts.agree,
-            count=lambda params: in_use(self.net, params)["weights"],
+            count=lambda params: count_used(self.net, params)["weights"],
             steps=max(20, config.steps // 10),
             batch_size=config.batch_size,
             key=jax.random.key(config.seed),
@@ -138,7 +138,7 @@ class Session:
         self._begin(path.solution)
         self.save()  # before the path: a run that has its path goes on from its checkpoint
         if hosts.first():
-            write_json(self.folder / PATH, summary(path, self.net) | {"penalty": config.penalty, "names": names})
+            write_json(self.folder / PATH, describe_path(path, self.net) | {"penalty": config.penalty, "names": names})
         hosts.meet()
         self.path = read_path(self.folder)  # process 0's, and its network: others may differ in rounding
         regularizer = penalty(self.config, params, self.strength)
@@ -236,7 +236,7 @@ class Session:
 
     def counts(self, solution: Any) -> dict[str, int]:
         """How many weights and neurons are in use."""
-        used = in_use(self.net, solution)
+        used = count_used(self.net, solution)
         return {"weights_kept": used["weights"], "neurons_kept": used["neurons"]}
 
     def score(self, solution: Any) -> dict[str, float]:

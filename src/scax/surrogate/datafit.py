@@ -13,7 +13,7 @@ class Datafit:
     """Φ(z) = Σ_i s_i l(y_i, z_i) + Σ_p q_p ‖z_p‖², s_i = ρ · (sample i's share), one term per row of z.
 
     The second sum is over rows that are no samples, with weights `beside`: those of the manifold penalty (see
-    `linearize.pairs`) and those remembered from past batches (see `metric`), squared losses with target zero.
+    `linearize.pairs`) and those of past batches (see `rules.curvature_memory`), squared losses with target zero.
     Derivatives follow the loss's own conventions: ∇²Φ = FᵀF, ∇Φ = Fᵀa + r.
     """
 

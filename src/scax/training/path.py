@@ -52,13 +52,13 @@ class Path:
         return self.params[self.suggested]
 
     def __repr__(self) -> str:
-        said = {self.best: "best", self.suggested: "suggested"}  # the second where both are one
+        marks = {self.best: "best", self.suggested: "suggested"}  # the second where both are one
         lines = ["    strength  loss held out  weights  neurons"]
         for i in range(len(self.strengths)):
             numbers = (
                 f"{self.strengths[i]:12.3g}  {self.loss[i]:13.5g}  {int(self.weights[i]):7d}  {int(self.neurons[i]):7d}"
             )
-            lines.append(numbers + (f"  {said[i]}" if i in said else ""))
+            lines.append(numbers + (f"  {marks[i]}" if i in marks else ""))
         return "\n".join(lines)
 
 
@@ -101,22 +101,22 @@ def path(
     checks.nonnegative("strengths", order)
     order = np.sort(order)
     held_out_batch = problem.ready(params, validation)
-    stir = jax.random.key(0) if key is None else key
+    key = jax.random.key(0) if key is None else key
     share = np.asarray(held_out_batch.shares(float), np.float64)
     rows, networks, weights, neurons = [], [], [], []
     for i, strength in enumerate(order):
         scaled = dataclasses.replace(problem, regularizer=scale(problem.regularizer, strength))
         length = (4 * steps if first_steps is None else first_steps) if i == 0 else steps
-        sub = jax.random.fold_in(stir, i)
+        own_key = jax.random.fold_in(key, i)
         method = SCA(scaled, **(options or {}))
         params = train(
-            method, params, data, steps=length, batch_size=batch_size, key=sub, records=1, finish=finish
+            method, params, data, steps=length, batch_size=batch_size, key=own_key, records=1, finish=finish
         ).params
         network = params
         if refit:
             longer = 4 * steps if first_steps is None else first_steps
             network = without_shrinkage(
-                scaled, params, data, steps=longer, batch_size=batch_size, key=sub, options=options
+                scaled, params, data, steps=longer, batch_size=batch_size, key=own_key, options=options
             )
         w = problem.layout(params).flatten(network)
         networks.append(network)

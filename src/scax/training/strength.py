@@ -29,7 +29,7 @@ def set_aside(rows: Batch, seed: int) -> tuple[tuple, tuple]:
     return part(train), part(validation)
 
 
-def chosen(
+def choose_strength(
     problem: Problem,
     params: Any,
     data: Any,
@@ -73,7 +73,7 @@ def _loss_of_zeros(problem: Problem, params: Any, rows: Any) -> float:
     return float(batch.shares(z.dtype) @ problem.loss.value(z, problem.loss.targets(batch.y, z.shape[1])))
 
 
-def in_use(net: MLP, params: Any) -> dict[str, Any]:
+def count_used(net: MLP, params: Any) -> dict[str, Any]:
     """What a network with exact zeros consists of once what cannot change its outputs is left out (`scax.compact`):
     weights, biases included; hidden neurons; the inputs it looks at; its widths, at least one unit each."""
     small = compact(net, params)
@@ -86,9 +86,9 @@ def in_use(net: MLP, params: Any) -> dict[str, Any]:
     }
 
 
-def summary(found: Path, net: MLP) -> dict[str, Any]:
+def describe_path(found: Path, net: MLP) -> dict[str, Any]:
     """What a run folder keeps of a path: one entry per strength, and the places of the best and the chosen one."""
-    left = [in_use(net, params) for params in found.params]
+    left = [count_used(net, params) for params in found.params]
     return {
         "strengths": found.strengths.tolist(),
         "loss": [float(v) for v in found.loss],
