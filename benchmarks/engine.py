@@ -1,6 +1,6 @@
 """What the engine costs: a step of `scax.train` over the same step in a plain `lax.scan` over batches drawn beforehand.
 
-    python -m benchmarks.engine [--steps 4000] [--repeats 15] [--out docs/results]
+    python -m benchmarks.engine [--steps 4000] [--repeats 15] [--out docs/results] [--show]
 
 All parts take turns in one process; what counts is the median of the ratios, in wall and in processor seconds. On a
 machine that others use, the ratio of the least times says more.
@@ -29,7 +29,7 @@ import optax
 
 import scax
 from benchmarks import pages
-from benchmarks.steps import CASES, describe_machine
+from benchmarks.steps import CASES
 from scax.tables.shuffle import Shuffle
 from scax.training import engine
 from scax.training.evaluation import Objective
@@ -132,13 +132,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    parser.add_argument("--out", type=Path, default=pages.DOCS / "results")
+    parser.add_argument("--show", action="store_true", help="write the table of docs/measurements/speed.md, no more")
     options = parser.parse_args()
+    if options.show:
+        table = json.loads((pages.DOCS / "results/engine.json").read_text())["rows"]
+        pages.write_tables(pages.DOCS / "measurements/speed.md", {"engine": markdown(table)})
+        return
     table = [row for rows in ROWS for row in measure(rows, options.steps, options.repeats)]
     command = f"python -m benchmarks.engine --steps {options.steps} --repeats {options.repeats}"
     options.out.mkdir(parents=True, exist_ok=True)
-    found = {"machine": describe_machine() | {"command": command}, "rows": table}
-    (options.out / "engine.json").write_text(json.dumps(found, indent=1) + "\n")
+    pages.write_rows(options.out / "engine.json", table, command)
     print(markdown(table))
 
 

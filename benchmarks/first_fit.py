@@ -1,6 +1,6 @@
 """The first `SCARegressor().fit` of a process, on 1,000 rows, its programs compiled or stored by an earlier process.
 
-    python -m benchmarks.first_fit [--rows 1000] [--repeats 3] [--out docs/results]
+    python -m benchmarks.first_fit [--rows 1000] [--repeats 3] [--out docs/results] [--show]
 
 Each fit has a process of its own. Seconds are those of `fit` alone, wall and processor, the least of the repeats; the
 second fit of the same process, in which everything is compiled already, says what is left of them.
@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks import pages
 
 TARGET = 2.0  # seconds of wall time
-#: Where the programs come from, and the name of each fit.
-FITS = {"empty": "nothing stored", "filled": "programs stored by an earlier process"}
+#: Where the programs come from.
+PROGRAMS = ("none stored", "stored by an earlier process")
 
 
 def fit_twice(rows: int) -> dict[str, float]:
@@ -48,13 +48,12 @@ def in_process(rows: int, folder: str) -> dict[str, float]:
     return json.loads(done.stdout)
 
 
-def markdown(fits: dict[str, dict]) -> str:
+def markdown(fits: list[dict]) -> str:
     body = []
-    for name, words in FITS.items():
-        least = fits[name]
+    for least in fits:
         verdict = f", ≤ {TARGET:g} {'met' if least['first'] <= TARGET else 'missed'}"
         seconds = [f"{least[key]:.2f}" for key in ("first", "first_processor", "second", "second_processor")]
-        body.append([words, seconds[0] + verdict, *seconds[1:]])
+        body.append([least["programs"], seconds[0] + verdict, *seconds[1:]])
     head = ["compiled programs", "first fit, s (wall)", "(processor)", "second fit, s (wall)", "(processor)"]
     return pages.table(head, body)
 
@@ -65,24 +64,28 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--show", action="store_true", help="write the table of docs/measurements/speed.md, no more")
     options = parser.parse_args()
+    if options.show:
+        fits = json.loads((pages.DOCS / "results/first-fit.json").read_text())["rows"]
+        pages.write_tables(pages.DOCS / "measurements/speed.md", {"first-fit": markdown(fits)})
+        return
     if options.here:
         print(json.dumps(fit_twice(options.rows)))
         return
-    measured: dict[str, list[dict]] = {name: [] for name in FITS}
+    measured: list[list[dict]] = [[], []]
     for _ in range(options.repeats):
-        with tempfile.TemporaryDirectory() as folder:
-            for name in FITS:  # the first fills the folder for the second
-                measured[name].append(in_process(options.rows, folder))
-    least = {name: {key: min(fit[key] for fit in fits) for key in fits[0]} for name, fits in measured.items()}
-    print(markdown(least))
+        with tempfile.TemporaryDirectory() as folder:  # the first process fills it for the second
+            for fits in measured:
+                fits.append(in_process(options.rows, folder))
+    rows = []
+    for programs, fits in zip(PROGRAMS, measured, strict=True):
+        rows.append({"programs": programs, **{key: min(fit[key] for fit in fits) for key in fits[0]}})
+    print(markdown(rows))
     if options.out is not None:
-        from benchmarks.steps import describe_machine
-
         command = f"python -m benchmarks.first_fit --rows {options.rows} --repeats {options.repeats}"
         options.out.mkdir(parents=True, exist_ok=True)
-        found = {"machine": describe_machine() | {"command": command}, "fits": least}
-        (options.out / "first-fit.json").write_text(json.dumps(found, indent=1) + "\n")
+        pages.write_rows(options.out / "first-fit.json", rows, command)
 
 
 if __name__ == "__main__":
