@@ -176,18 +176,14 @@ def simulate(
     return Result(engine.solution(method, carry.state), arrays, carry.state, done, status)
 
 
-def client_app(
-    problem: Problem,
-    params: PyTree,
-    load: Callable[[Any], Any],
-    *,
-    scheme: str = "exact",
-    local: Local | None = None,
-) -> Any:
+def client_app(problem: Problem, params: PyTree, load: Callable[[Any], Any], *, local: Local | None = None) -> Any:
     """A site on Flower: a flwr ClientApp. Needs pip install 'scax[federated]'.
+
+    It answers exact and local rounds, whichever the server asks for.
 
     load    function of Flower's context that gives the rows of the site, (x, y) or (x, y, weight); they do not leave it
     params  any parameters of the network: shapes and dtypes count, and what is frozen; weights come from the server
+    local   of local rounds, as the server has it
 
         app = scax.federated.client_app(problem, params, lambda context: read(context.node_config["file"]))
 
@@ -195,7 +191,9 @@ def client_app(
     """
     from .cluster.flower import make_client_app
 
-    return make_client_app(_method(problem, params, 1, scheme, local), params, load)
+    _method(problem, params, 1, "local", local)
+    method_for = lambda scheme: _method(problem, params, 1, scheme, local if scheme == "local" else None)
+    return make_client_app(method_for, params, load)
 
 
 def strategy(problem: Problem, params: PyTree, sites: int, *, scheme: str = "exact", local: Local | None = None) -> Any:

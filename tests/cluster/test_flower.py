@@ -172,12 +172,12 @@ def small():
 class Here:
     """A grid whose sites answer in this process; `damage` changes what they send."""
 
-    def __init__(self, problem, params, sites, damage=None, **how):
+    def __init__(self, problem, params, sites, damage=None, local=None):
         import scax
 
         self.sites, self.damage, self.asked, self.answers = sites, damage, 0, []
         load = lambda context: sites[context.node_id - 1]
-        self.app = scax.federated.client_app(problem, params, load, **how)
+        self.app = scax.federated.client_app(problem, params, load, local=local)
 
     def get_node_ids(self):
         return range(1, len(self.sites) + 1)
@@ -212,7 +212,7 @@ def test_an_answer_holds_sums_and_no_rows(identity, scheme):
         sizes = {"rows": 1, "loss": 1, "delta": q}
         how = {"scheme": "local", "local": scax.federated.Local(steps=3, gradients=scheme != "local")}
         sizes |= {"gradient": q} if scheme != "local" else {}
-    grid = Here(problem, params, sites, **how)
+    grid = Here(problem, params, sites, local=how.get("local"))
     rounds = scax.federated.strategy(problem, params, 3, **how)
     rounds.start(grid=grid, initial_arrays=rounds.arrays, num_rounds=2)
     assert len(grid.answers) == 6
@@ -234,7 +234,7 @@ def test_the_history_is_that_of_a_simulation(identity):
     problem, params, sites = small()
     for scheme, local in (("exact", None), ("local", scax.federated.Local(steps=3, batch_size=8))):
         rounds = scax.federated.strategy(problem, params, 3, scheme=scheme, local=local)
-        grid = Here(problem, params, sites, scheme=scheme, local=local)
+        grid = Here(problem, params, sites, local=local)
         rounds.start(grid=grid, initial_arrays=rounds.arrays, num_rounds=5)
         judge = scax.federated.simulate(problem, params, sites, rounds=5, scheme=scheme, local=local)
         layout = problem.layout(params)
@@ -246,6 +246,22 @@ def test_the_history_is_that_of_a_simulation(identity):
         else:  # of the weights that the round was sent
             x, y = (np.concatenate(part) for part in zip(*sites, strict=True))
             assert objective[0] == pytest.approx(float(problem.objective(params, x, y)), rel=1e-4)
+
+
+def test_local_rounds_can_go_before_exact_ones(identity):
+    """The same sites answer both."""
+    import scax
+
+    problem, params, sites = small()
+    local = scax.federated.Local(steps=3, batch_size=8)
+    grid = Here(problem, params, sites, local=local)
+    begin = scax.federated.strategy(problem, params, 3, scheme="local", local=local)
+    begin.start(grid=grid, initial_arrays=begin.arrays, num_rounds=2)
+    rounds = scax.federated.strategy(problem, begin.params, 3)
+    rounds.start(grid=grid, initial_arrays=rounds.arrays, num_rounds=3)
+    first = scax.federated.simulate(problem, params, sites, rounds=2, scheme="local", local=local)
+    judge = scax.federated.simulate(problem, first.params, sites, rounds=3)
+    np.testing.assert_allclose(rounds.history["objective"], judge.history["objective"], rtol=2e-3)
 
 
 def test_a_run_ends_where_it_has_converged(identity):
@@ -344,7 +360,7 @@ def test_as_processes_over_loopback(app):
             ["flwr", "run", ".", "here"], cwd=folder, env=environment, capture_output=True, text=True, timeout=250
         )
         if run.returncode == 0:
-            wait_until(result.exists, 250)
+            wait_until(result.exists, 500)
         logs = "\n".join((folder / name).read_text()[-1500:] for name in ("link", "node0", "node1", "node2"))
         assert result.exists(), run.stdout + run.stderr + logs
     check(result, environment, folder)

@@ -28,22 +28,31 @@ PAUSE = 0.5
 LONGEST = 500
 
 
-def make_client_app(method: ExactRounds | LocalRounds, params: PyTree, load: Callable[[Any], Any]) -> Any:
-    """A flwr ClientApp; `load(context)` gives the rows of the site, (x, y) or (x, y, weight), once per process."""
+def make_client_app(
+    method_for: Callable[[str], ExactRounds | LocalRounds], params: PyTree, load: Callable[[Any], Any]
+) -> Any:
+    """A flwr ClientApp that answers rounds of the scheme the server names; `load(context)` gives the rows of the site,
+    (x, y) or (x, y, weight), once per process."""
     with required_by("scax.federated.client_app"):
         from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
         from flwr.clientapp import ClientApp
     app = ClientApp()
-    answer = jax.jit(method.answer)
-    rows: dict[int, Any] = {}
+    methods: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
+    rows: dict[tuple[int, str], Any] = {}
 
     @app.train()
     def train(message: Message, context: Any) -> Message:
-        sent = _arrays(message.content["arrays"])
-        if context.node_id not in rows:
-            rows[context.node_id] = method.prepare(method.problem.ready(params, load(context)))
+        sent, scheme = _arrays(message.content["arrays"]), str(message.content["config"]["scheme"])
+        if scheme not in methods:
+            methods[scheme] = method_for(scheme)
+            answers[scheme] = jax.jit(methods[scheme].answer)
+        place = context.node_id, scheme
+        if place not in rows:
+            method = methods[scheme]
+            rows[place] = method.prepare(method.problem.ready(params, load(context)))
         number = (jnp.asarray(sent[name]) for name in ("round", "site"))
-        sums = answer(params, jnp.asarray(sent["w"]), rows[context.node_id], *number)
+        sums = answers[scheme](params, jnp.asarray(sent["w"]), rows[place], *number)
         arrays = pack(sums) if isinstance(sums, Statistics) else _fields(sums)
         name = str(context.node_config.get("name", context.node_config.get("partition-id", context.node_id)))
         content = RecordDict({"arrays": ArrayRecord(_record(arrays)), "site": ConfigRecord({"name": name})})
@@ -123,7 +132,7 @@ class Server:
         Flower's rounds cannot be cut short, but these cost nothing."""
         import time
 
-        from flwr.app import Message, MessageType, RecordDict
+        from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
         if self.status != "steps":
             return []
@@ -139,7 +148,8 @@ class Server:
         for node in here:
             if node in self.places:
                 own = _to_record(arrays | {"site": np.asarray(self.places[node], np.int32)})
-                content = RecordDict({"arrays": own})
+                config = ConfigRecord({"scheme": "exact" if isinstance(self.method, ExactRounds) else "local"})
+                content = RecordDict({"arrays": own, "config": config})
                 messages.append(Message(content=content, message_type=MessageType.TRAIN, dst_node_id=node))
         return messages
 
