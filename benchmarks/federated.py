@@ -42,8 +42,8 @@ SHARES = (0.03, 0.1, 0.3, 1.0, 3.0)
 SETTING = ("rate", "proximal", "server", "steps")
 NEWTON_ROUNDS = 20
 DAMPINGS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-#: (steps, rows of each, gradients) of local rounds on the paper's data.
-LOCAL = ((10, 32, False), (10, 32, True), (50, 32, False), (50, 32, True))
+#: (steps, rows of each) of local rounds on the paper's data.
+LOCAL = ((10, 32), (10, 256), (50, 32))
 LOCAL_ROUNDS = 40
 #: Local rounds before exact ones.
 FIRST = 2
@@ -61,7 +61,7 @@ LABELS = {
 DIGITS = (64, 200, 180, 10)
 #: Steps of a site in a round that are tried there, of FedAvg and of local rounds.
 DIGITS_STEPS = (20, 60, 120, 240, 480)
-DIGITS_LOCAL = ((20, False), (60, False), (60, True), (120, False))
+DIGITS_LOCAL = (20, 60, 120)
 DIGITS_RATES = (0.03, 0.1, 0.3, 1.0)
 DIGITS_ROUNDS = 30
 
@@ -228,13 +228,12 @@ def paper(name: str, seeds: int, rounds: int, methods: list[str], row: dict, sav
         keep("newton", [tried[best_damping]], 8 * q, setting={"damping": best_damping}, edges=edges)
     if "local" in methods:
         tried = {}
-        for steps, batch_size, gradients in LOCAL:
-            how = scax.federated.Local(steps=steps, batch_size=batch_size, gradients=gradients)
+        for steps, batch_size in LOCAL:
+            how = scax.federated.Local(steps=steps, batch_size=batch_size)
             run = scax.federated.simulate(problem, starts[0], sites, rounds=LOCAL_ROUNDS, scheme="local", local=how)
-            tried[steps, batch_size, gradients] = run.history["objective"]
-        steps, batch_size, gradients = min(tried, key=lambda how: score(tried[how], level))
-        setting = {"steps": steps, "batch_size": batch_size, "gradients": gradients}
-        keep("local", [tried[steps, batch_size, gradients]], (12 if gradients else 8) * q, setting=setting)
+            tried[steps, batch_size] = run.history["objective"]
+        steps, batch_size = min(tried, key=lambda how: score(tried[how], level))
+        keep("local", [tried[steps, batch_size]], 8 * q, setting={"steps": steps, "batch_size": batch_size})
     if "baselines" in methods:
         average = tune(problem, starts[0], sites, [(rate, 0.0, 0.0) for rate in RATES], STEPS, rounds, level=level)
         near, steps = average["setting"][0], average["steps"]
@@ -288,17 +287,14 @@ def digits() -> dict:
     curve = race(problem, params, sites, [best["setting"]], best["steps"], DIGITS_ROUNDS, every=1)[0]
     print("digits fedavg", best, flush=True)
     tried = {}
-    for steps, gradients in DIGITS_LOCAL:
-        how = scax.federated.Local(steps=steps, gradients=gradients)
+    for steps in DIGITS_LOCAL:
+        how = scax.federated.Local(steps=steps)
         run = scax.federated.simulate(problem, params, sites, rounds=DIGITS_ROUNDS // 2, scheme="local", local=how)
-        curve_here = run.history["objective"]
-        reached = first(curve_here, curve[-1])
-        tried[steps, gradients] = {
-            "setting": {"steps": steps, "batch_size": 32, "gradients": gradients},
-            "curve": curve_here.tolist(),
-            "reached": reached,
-        }
-        print("digits local", steps, gradients, reached, curve_here[[-6, -1]], flush=True)
+        ours = run.history["objective"]
+        reached = first(ours, curve[-1])
+        setting = {"steps": steps, "batch_size": BATCH}
+        tried[steps] = {"setting": setting, "curve": ours.tolist(), "reached": reached}
+        print("digits local", steps, reached, ours[[-6, -1]], flush=True)
     return {
         "weights": problem.layout(params).size,
         "fedavg": {

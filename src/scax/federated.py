@@ -19,7 +19,6 @@ from .cluster.statistics import Statistics as Statistics
 from .cluster.statistics import refuse_statistics as refuse_statistics
 from .cluster.statistics import site_statistics as site_statistics
 from .problem import Problem
-from .regularizers.l2 import L2
 from .sca import SCA, check_sca
 from .status import Status
 from .training import engine
@@ -39,9 +38,6 @@ class Local:
     batch_size  rows of each, at most
     carry       β of the server's own step, at most; 0: plain averaging
     method      the SCA that sites step with; None: its defaults
-    gradients   sites send the gradients of all their rows, too, Q more numbers, and the server steps along their mean:
-                where sites are very unlike, so that the mean of their steps leads astray. Penalties with zeros need
-                them; None: for these alone
 
     >>> how = scax.federated.Local(steps=5, batch_size=16)
     >>> sites = [(x[:20], y[:20]), (x[20:], y[20:])]
@@ -52,7 +48,6 @@ class Local:
     batch_size: int = 32
     carry: float = 0.9
     method: SCA | None = None
-    gradients: bool | None = None
 
     def __post_init__(self):
         checks.whole_number("steps", self.steps, 1)
@@ -60,19 +55,11 @@ class Local:
         checks.number("carry", self.carry, lambda v: (v >= 0) & (v < 1), "a number from 0 to below 1")
         if self.method is not None:
             check_sca(self.method)
-        if self.gradients not in (None, True, False):
-            raise TypeError(f"gradients must be True, False or None, got {self.gradients!r}.")
 
     def rounds(self, problem: Problem, sites: int) -> LocalRounds:
         """The method of the server."""
-        if self.gradients is False and not problem.regularizer.is_smooth:
-            raise ValueError("gradients=False: the server needs them for a penalty with zeros; leave it out.")
-        smooth = problem
-        if not problem.regularizer.is_smooth:
-            smooth = dataclasses.replace(problem, regularizer=L2(problem.regularizer.ridge))
-        method = SCA(smooth) if self.method is None else dataclasses.replace(self.method, problem=smooth)
-        gradients = not problem.regularizer.is_smooth or bool(self.gradients)
-        return LocalRounds(problem, method, self.carry, sites, self.steps, self.batch_size, gradients)
+        method = SCA(problem) if self.method is None else dataclasses.replace(self.method, problem=problem)
+        return LocalRounds(problem, method, self.carry, sites, self.steps, self.batch_size)
 
 
 def _method(
@@ -119,12 +106,12 @@ def simulate(
     scheme   "exact": a site sends the gradient and the Gauss–Newton matrix of its rows, Q(Q+1)/2 + 2Q + 3 numbers for Q
              weights, and a step is the one that all rows together would have made (with the squared loss SCA's own).
              "local", for networks whose matrices are too large to send: a site takes a few steps on its own rows and
-             sends how far it came, Q + 2 numbers, or 2Q + 2 with its gradient; the server takes the mean, solves a
-             penalty with zeros, and carries its own step on
+             sends how far it came, Q + 2 numbers; the server takes the mean, and carries its own step on. A penalty
+             with zeros takes a gradient, too, 2Q + 2 numbers
     weights  how much each site counts; None: by its rows
     missing  the share of sites, from 0 to below 1, that do not answer in a round, drawn anew for every round from
              `key`; one always answers
-    local    of scheme="local": Local(steps=…, batch_size=…, carry=…, method=…, gradients=…)
+    local    of scheme="local": Local(steps=…, batch_size=…, carry=…, method=…)
 
     The result is that of `train`: params, history, state, steps (rounds made) and status. The history has an entry per
     round: the objective of all sites' rows, answered (sites whose sums were used), left_out (sites whose sums could not

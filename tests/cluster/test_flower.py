@@ -199,7 +199,7 @@ class Here:
         return replies
 
 
-@pytest.mark.parametrize("scheme", ["exact", "local", "local with gradients"])
+@pytest.mark.parametrize("scheme", ["exact", "local", "sparse local"])
 def test_an_answer_holds_sums_and_no_rows(identity, scheme):
     """All that leaves a site in a run: arrays of the sizes of the weights, and the name of the site."""
     import scax
@@ -210,8 +210,10 @@ def test_an_answer_holds_sums_and_no_rows(identity, scheme):
     how: dict = {}
     if scheme != "exact":
         sizes = {"rows": 1, "loss": 1, "delta": q}
-        how = {"scheme": "local", "local": scax.federated.Local(steps=3, gradients=scheme != "local")}
-        sizes |= {"gradient": q} if scheme != "local" else {}
+        how = {"scheme": "local", "local": scax.federated.Local(steps=3)}
+    if scheme == "sparse local":
+        problem = scax.Problem(problem.apply, problem.loss, scax.L1(1e-3))
+        sizes |= {"gradient": q}
     grid = Here(problem, params, sites, local=how.get("local"))
     rounds = scax.federated.strategy(problem, params, 3, **how)
     rounds.start(grid=grid, initial_arrays=rounds.arrays, num_rounds=2)

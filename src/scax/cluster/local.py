@@ -9,13 +9,12 @@ came.
 The carried step is a memory of what all sites did in the rounds before. A site that does not answer is left out of the
 mean; its share of the objective is the one it reported last.
 
-Sites that are unlike pull apart, and the mean of their steps vanishes elsewhere than the gradient does. With
-`gradients` they send their gradients g_c at x, too; with ḡ and δ̄ the means, R's ridge included in ḡ,
+A mean of sparse steps is not sparse. Where R has zeros, sites send their gradients g_c at x, too, and the server takes
+a short proximal step from the mean; with ḡ the mean of the gradients, R's ridge included,
 
-    w_{t+1} = argmin_w  ḡᵀ(w − x) + ½(w − x)ᵀD(w − x) + nonsmooth(w),     D_i = −b ḡ_i/δ̄_i, within bounds
+    w_{t+1} = prox_{ηR}(x + δ̄ − ηḡ),     η = 0.03 ‖δ̄‖/‖ḡ‖
 
-stands still at stationary points of the whole objective alone. b doubles where the objective rises. A penalty with
-zeros is always solved so, by the server: a mean of sparse steps is not sparse. Sites then step on R's ridge alone.
+It stands still where the mean does and R's optimality conditions hold, and its zeros are exact.
 """
 
 import dataclasses
@@ -93,7 +92,6 @@ class LocalState:
     rows: Float[Array, "sites"]  # 0 of a site that has not answered yet
     objective: Float[Array, ""]  # at the weights sent last
     since: Int[Array, ""]  # k
-    boost: Float[Array, ""]  # b
     refused: Int[Array, "sites"]
     reason: Int[Array, "sites"]  # why, the last time: a `Reason`
     is_bad: Bool[Array, "sites"]  # in the last round
@@ -120,12 +118,11 @@ class LocalRounds:
     solves_prox: ClassVar[bool] = True
 
     problem: Problem
-    local: SCA  # the method of the sites: of a problem without the part of R that the server solves
+    local: SCA  # the method of the sites
     most: Number  # β at most
     sites: int = static()
     steps: int = static()  # of a site in a round
     batch_size: int = static()
-    gradients: bool = static()  # sites send theirs
 
     def init(self, params: PyTree) -> LocalState:
         layout = self.problem.layout(params)
@@ -138,7 +135,6 @@ class LocalRounds:
             rows=none,
             objective=jnp.full((), jnp.inf, w.dtype),
             since=zero,
-            boost=jnp.ones((), w.dtype),
             refused=jnp.zeros(self.sites, jnp.int32),
             reason=jnp.zeros(self.sites, jnp.int32),
             is_bad=jnp.zeros(self.sites, bool),
@@ -184,12 +180,12 @@ class LocalRounds:
 
     def _answer(self, layout, frozen, w, rows, count, site) -> Update:
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), count), site)
-        return site_update(self.local, layout, frozen, w, rows, self.steps, key, self.gradients)
+        return site_update(self.local, layout, frozen, w, rows, self.steps, key, not self.problem.regularizer.is_smooth)
 
     def nothing(self, w: Float[Array, "q"]) -> Update:
         """What stands for a site that sent nothing of use."""
         zero = jnp.zeros((), w.dtype)
-        return Update(zero, zero, jnp.zeros_like(w), jnp.zeros_like(w) if self.gradients else None)
+        return Update(zero, zero, jnp.zeros_like(w), None if self.problem.regularizer.is_smooth else jnp.zeros_like(w))
 
 
 def merge_updates(
@@ -206,12 +202,10 @@ def merge_updates(
     rows, loss = jnp.where(valid, sent.rows, state.rows), jnp.where(valid, sent.loss, state.loss)
     objective = rows @ loss / jnp.maximum(jnp.sum(rows), 1e-30) + problem.regularizer.value(x)
     rose = ~(objective <= state.objective)
-    boost = jnp.where(rose & (state.count > 0), 2 * state.boost, jnp.maximum(0.9 * state.boost, 1))
-    if sent.gradient is None:
-        ended = x + delta
-    else:
+    ended = x + delta
+    if sent.gradient is not None:
         slope = mean(sent.gradient) + problem.regularizer.ridge * x
-        ended = prox_step(problem.regularizer.majorizer(x), x, slope, delta, boost)
+        ended = prox_step(problem.regularizer.majorizer(x), x, slope, delta)
     w = jnp.where(total > 0, ended, state.w)
     following = dataclasses.replace(
         state,
@@ -221,7 +215,6 @@ def merge_updates(
         rows=rows,
         objective=jnp.where(jnp.isfinite(objective), objective, state.objective),
         since=jnp.where(rose, 0, state.since + 1),
-        boost=boost,
         refused=state.refused + bad,
         reason=jnp.where(bad, reason, state.reason),
         is_bad=bad,
@@ -240,35 +233,16 @@ def merge_updates(
     )
 
 
-#: D_i is at most so many times ‖ḡ‖/‖δ̄‖, and at least that divided by it: `PROX_STEPS` steps suffice then.
-SPREAD, PROX_STEPS = 3.0, 100
+#: The length of the server's own step along −ḡ, against that of the mean.
+SHARE = 0.03
 
 
 def prox_step(
-    regularizer: Regularizer,
-    x: Float[Array, "q"],
-    slope: Float[Array, "q"],
-    delta: Float[Array, "q"],
-    boost: Float[Array, ""],
+    regularizer: Regularizer, x: Float[Array, "q"], slope: Float[Array, "q"], delta: Float[Array, "q"]
 ) -> Float[Array, "q"]:
-    """argmin_w  slopeᵀ(w − x) + ½(w − x)ᵀD(w − x) + nonsmooth(w), by accelerated proximal steps of one size."""
-    tiny = jnp.finfo(x.dtype).tiny
-    middle = jnp.maximum(jnp.linalg.norm(slope), tiny) / jnp.maximum(jnp.linalg.norm(delta), tiny)
-    along = -slope * delta  # > 0 where sites went down
-    ratio = jnp.where(along > 0, slope**2 / jnp.where(along > 0, along, 1), jnp.inf)  # −slope/δ
-    curvature = boost * jnp.clip(ratio, middle / SPREAD, middle * SPREAD)
-    if regularizer.is_smooth:
-        return x - slope / curvature
-    largest = boost * middle * SPREAD
-    momentum = (1 - 1 / SPREAD) / (1 + 1 / SPREAD)  # √(least/largest) = 1/SPREAD
-
-    def step(_, pair):
-        w, before = pair
-        ahead = w + momentum * (w - before)
-        towards = ahead - (slope + curvature * (ahead - x)) / largest
-        return regularizer.prox_nonsmooth(towards, 1 / largest), w
-
-    return jax.lax.fori_loop(0, PROX_STEPS, step, (x, x))[0]
+    """prox_{ηR}(x + δ − η slope), without R's ridge, which is in the slope."""
+    step = SHARE * jnp.linalg.norm(delta) / jnp.maximum(jnp.linalg.norm(slope), jnp.finfo(x.dtype).tiny)
+    return regularizer.prox_nonsmooth(x + delta - step * slope, step)
 
 
 def sent_by(sent: Update, answered: Bool[Array, "sites"]) -> Update:
