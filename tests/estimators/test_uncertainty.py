@@ -134,3 +134,37 @@ def test_the_evidence_finds_the_curve_where_a_strong_penalty_is_a_line(table):
     X, y = table
     noise = SCARegressor(**SMALL | {"alpha": "evidence"}).fit(X, np.random.default_rng(0).permutation(y))
     assert noise.alpha_ > 0.1
+
+
+def test_the_evidence_tells_which_columns_matter():
+    random = np.random.default_rng(0)
+    X = random.uniform(-1, 1, (450, 6))
+    curve = np.sin(3 * X[:, 1]) + X[:, 4] ** 2
+    y, new = curve + 0.2 * random.standard_normal(450), slice(150, None)
+    models = [
+        SCARegressor(16, alpha=a, random_state=0, n_members=4).fit(X[:150], y[:150]) for a in ("evidence", "auto")
+    ]
+    relevance = models[0].relevance_
+    assert relevance[[1, 4]].min() > 4 * np.delete(relevance, [1, 4]).max()
+    np.testing.assert_array_equal(models[1].relevance_, 1)
+    error = [np.mean((model.predict(X[new]) - curve[new]) ** 2) for model in models]
+    assert error[0] < 0.7 * error[1]
+    bounds = pickle.loads(pickle.dumps(models[0])).predict_interval(X[new], 0.9)
+    assert 0.85 < np.mean((bounds[:, 0] <= y[new]) & (y[new] <= bounds[:, 1])) < 0.95
+
+
+def test_a_line_by_evidence_has_the_bars_of_ridge_regression_with_a_strength_for_every_column():
+    random = np.random.default_rng(0)
+    X = random.standard_normal((80, 3))
+    y = X @ [1.0, 0.0, 0.2] + 0.5 * random.standard_normal(80)
+    line = SCARegressor((), alpha="evidence", n_members=1, random_state=0, tol=1e-8, max_iter=400, batch_size=80).fit(
+        X, y
+    )
+    assert line.relevance_[1] < 0.5 * line.relevance_[0]
+    design = np.column_stack([np.ones(80), (X - X.mean(0)) / X.std(0)])
+    strengths = line.alpha_ / np.append(1, line.relevance_) ** 2
+    inverse = np.linalg.inv(design.T @ design + 80 / 2 * np.diag(strengths))
+    np.testing.assert_allclose(line.predict(X) - y.mean(), (design @ inverse @ design.T @ (y - y.mean())), atol=2e-3)
+    leverage = np.einsum("nq,qr,nr->n", design, inverse, design)
+    noise = np.mean((y - line.predict(X)) ** 2 / (1 - leverage))
+    np.testing.assert_allclose(line.predict(X, return_std=True)[1], np.sqrt(noise * (1 + leverage)), rtol=1e-5)

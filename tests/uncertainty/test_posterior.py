@@ -9,7 +9,7 @@ import scax
 from scax import posterior
 from scax._gaussian import interval_factors
 from scax.storage.error_bars import NetworkJacobian
-from scax.uncertainty.error_bars import evidence_of
+from scax.uncertainty.error_bars import by_evidence
 from scax.uncertainty.fit import fit
 from scax.uncertainty.posterior import Rows
 
@@ -250,15 +250,22 @@ def test_intervals_are_asymmetric_where_residuals_are_skewed():
 
 
 @pytest.mark.parametrize(("loss", "outputs"), [(scax.Squared(), 1), (scax.Huber(0.5), 2), (scax.Softmax(), 3)])
-def test_the_evidence_needs_no_jacobian(loss, outputs):
+def test_the_evidence_of_groups_needs_no_jacobian(loss, outputs):
     random = np.random.default_rng(0)
     layers = [(random.normal(size=s) / 2, random.normal(size=s[1])) for s in ((6, 9), (9, 7), (7, outputs))]
     layers[0][0][2] = 0  # an input that the network does not look at
     x, y = random.normal(size=(30, 6)), random.normal(size=(30, outputs))
     y = np.eye(3)[random.integers(3, size=30)] if isinstance(loss, scax.Softmax) else y
-    jacobian = NetworkJacobian.of(layers, "silu", "linear", 0.3)
-    for count in (30, 90):  # fewer equations than weights; more
-        some = np.arange(count) % 30
-        rows = Rows(x[some], y[some], random.uniform(0.5, 2, count), outputs, 1.7)
-        whole = fit(jacobian, loss, rows, 0.3, "weight-space", least_free=0.1)
-        np.testing.assert_allclose(evidence_of(jacobian, loss, rows, 0.3, 0.1), whole.evidence, rtol=1e-9)
+    jacobian, group = NetworkJacobian.of(layers, "silu", "linear", 0.3), np.array([0, 0, 1, 2, 2, 3])
+    rows = Rows(x, y, random.uniform(0.5, 2, 30), outputs, 1.7)
+    post = fit(jacobian, loss, rows, 0.3, "weight-space", least_free=0.1)
+    evidence, each, rest = by_evidence(jacobian, loss, rows, 0.3, group, 0.1)
+    np.testing.assert_allclose(evidence, post.evidence, rtol=1e-9)
+    effective = np.zeros(len(jacobian.w))
+    effective[jacobian.support] = 1 - post.prior * post.gaussian.variances()
+    of_input, square = effective[9:63].reshape(6, 9).sum(1), np.sum(layers[0][0] ** 2, axis=1)
+    fixed = lambda gamma, norm: post.temperature * gamma / (rows.total * norm)
+    wanted = [fixed(of_input[group == g].sum(), square[group == g].sum()) for g in (0, 2, 3)]
+    np.testing.assert_allclose(each, [wanted[0], 0.3, *wanted[1:]], rtol=1e-8)
+    others = jacobian.w @ jacobian.w - square.sum()
+    np.testing.assert_allclose(rest, fixed(post.effective_weights - of_input.sum(), others), rtol=1e-8)

@@ -18,7 +18,8 @@ class Network:
     """f(params, x·mask) + offset. Equal by value, so that every fit of one shape shares one compiled program.
 
     params is {"layers": as of MLP, "mask": [d], "offset": [k]}. Two are fixed: the mask, 0 for features that this
-    network does not see, and the offset, what is predicted before anything is learned.
+    network does not see and else the unit of their weights, and the offset, what is predicted before anything is
+    learned.
     """
 
     mlp: MLP
@@ -64,6 +65,7 @@ def to_params(
     d = weights[0].shape[0]
     more = padded_features(d) - d
     first, mask = np.pad(weights[0], ((0, more), (0, 0))), np.pad(mask, (0, more))
+    first = np.divide(first, mask[:, None], out=np.zeros_like(first), where=mask[:, None] > 0)
     pairs = zip([first, *weights[1:]], biases, strict=True)
     layers = [{"weight": w.astype(dtype), "bias": b.astype(dtype)} for w, b in pairs]
     return {"layers": layers, "mask": mask.astype(dtype), "offset": np.asarray(offset, dtype)}

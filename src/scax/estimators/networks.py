@@ -62,9 +62,14 @@ class Networks(Inputs):
                 given.setdefault("numbers", "standard")
         return dataclasses.replace(recipe, **given)
 
-    def _initialize(self, targets: np.ndarray, weight: np.ndarray, random: np.random.RandomState) -> None:
+    _scales: np.ndarray  # of the weights of every feature
+
+    def _initialize(
+        self, targets: np.ndarray, weight: np.ndarray, random: np.random.RandomState, scales: np.ndarray | None = None
+    ) -> None:
+        self._scales = np.ones(len(self._encoding.source)) if scales is None else scales
         views = self._views()
-        self._masks = [views[i % len(views)] for i in range(self.recipe_.members)]
+        self._masks = [views[i % len(views)] * self._scales for i in range(self.recipe_.members)]
         self._members = [self._drawn(targets, mask, random) for mask in self._masks]
         self.coefs_, self.intercepts_ = joined(self._members)
         self._output_offset = self._offset(targets, weight)
@@ -79,9 +84,9 @@ class Networks(Inputs):
 
     def _drawn(self, targets: np.ndarray, mask: np.ndarray, random: np.random.RandomState) -> Layers:
         """A network to start from, whose weights are as large as what it sees asks for."""
-        (first, *others), biases = glorot((int(mask.sum()), *self.recipe_.hidden, targets.shape[1]), random)
+        (first, *others), biases = glorot((int(np.sum(mask > 0)), *self.recipe_.hidden, targets.shape[1]), random)
         weights = np.zeros((len(mask), first.shape[1]))
-        weights[mask > 0] = first
+        weights[mask > 0] = first * mask[mask > 0, None]
         return [weights, *others], biases
 
     def _batch_size(self, n: int, k: int) -> int:

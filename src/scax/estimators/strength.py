@@ -1,4 +1,4 @@
-"""How strong the penalty should be: networks trained side by side, judged by rows held out or by the evidence."""
+"""How strong the penalty should be: networks trained side by side, judged by rows held out."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..training.engine import Part
 from ..training.feed import EqualBatches
 from ..training.stopping import Stopping
 from .trainer import Trainer
@@ -43,11 +42,9 @@ def trials(
     epochs: int,
     seed: np.uint32,
     say: Callable[[str], object] = lambda text: None,
-    judge: Callable[[np.ndarray, Part], np.ndarray] = lambda strengths, last: last.records[-1]["validation_loss"],
-    judged: str = "loss on rows held out",
 ) -> Callable[[np.ndarray], np.ndarray]:
     """A function of strengths: the loss on rows held out, of networks trained side by side from one start, added up
-    over the splits (rows to train on, rows held out). Or what `judge` says of (strengths, the end of the training)."""
+    over the splits (rows to train on, rows held out)."""
 
     def trial(strengths: np.ndarray) -> np.ndarray:
         say(f"searching alpha from {strengths[0]:.0e} to {strengths[-1]:.0e} …")
@@ -55,9 +52,9 @@ def trials(
         for feed, held in splits:
             starts, goals = [start] * len(strengths), feed.epochs(epochs)[-1:]
             *_, last = trainer.epochs(starts, strengths, feed, held, stopping, goals, seed)
-            total += np.asarray(judge(strengths, last))
+            total += np.asarray(last.records[-1]["validation_loss"])
         losses = ", ".join(f"{a:.0e}: {v:.5g}" for a, v in zip(strengths, total / len(splits), strict=True))
-        say(f"{judged} by alpha: {losses}")
+        say(f"loss on rows held out by alpha: {losses}")
         return total
 
     return trial

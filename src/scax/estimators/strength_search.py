@@ -1,34 +1,25 @@
 """alpha="auto" and "evidence" where no rows are held out for the fit itself."""
 
-from typing import Any
-
 import jax
 import numpy as np
 
 from ..models.compact import used, weights_used
-from ..storage.error_bars import NetworkJacobian
 from ..training import engine
-from ..training.engine import Part
 from ..training.feed import padded
 from ..training.stopping import Stopping
 from ..training.strength import choose_strength
-from ..uncertainty.error_bars import evidence_of
-from ..uncertainty.posterior import Rows as Evidence
 from . import strength
-from .network import Layers, from_params, joined
-from .networks import Networks
+from .evidence import EvidenceSearch
+from .network import from_params, joined
 from .parameters import is_auto
 from .rows import Rows
 from .sparsity import Sparsity
 
 #: The strength alpha="auto" stands for where there are no rows to hold out.
 PARTIAL_STRENGTH = 1e-3
-#: alpha="evidence": equations of which the evidence is made at most, rows at least where outputs are many, and the
-#: share of them that N − γ is at least.
-MOST_EQUATIONS, LEAST_ROWS, LEAST_FREE = 1024, 256, 0.1
 
 
-class StrengthSearch(Sparsity, Networks):
+class StrengthSearch(Sparsity, EvidenceSearch):
     """Finds the strength of the penalty."""
 
     def _strength(self, x, targets, weight, y, random: np.random.RandomState, again: bool) -> float:
@@ -36,7 +27,9 @@ class StrengthSearch(Sparsity, Networks):
         self.path_ = None
         if not is_auto(self.alpha):
             return (
-                self._evidence_strength(x, targets, weight, random) if self.alpha == "evidence" else float(self.alpha)
+                self._evidence_strength(x, targets, weight, random, again)
+                if self.alpha == "evidence"
+                else float(self.alpha)
             )
         n = min(len(x), strength.MOST_ROWS)
         if n < 4:
@@ -98,39 +91,3 @@ class StrengthSearch(Sparsity, Networks):
             self._members = [from_params(found.solution, x.shape[1])] * len(self._members)
             self.coefs_, self.intercepts_ = joined(self._members)
         return found.strength
-
-    def _evidence_strength(self, x: np.ndarray, targets: np.ndarray, weight: np.ndarray, random: Any) -> float:
-        """alpha="evidence": the search of "auto", its networks trained on all rows and judged by log p(y | x, λ).
-
-        λ ← Tγ/(N‖w‖²) between stretches, from a single start, ends where that puts it: a strong penalty makes the
-        network linear, and there it has a fixed point as well.
-        """
-        n, rows, trainer = len(x), Rows(x, targets, weight), self._trainer()
-        some = rows.some(max(MOST_EQUATIONS // targets.shape[1], LEAST_ROWS))
-        total = float(weight.sum())
-        batch_size, seed = self._batch_size(n, targets.shape[1]), np.uint32(random.randint(2**32, dtype=np.uint32))
-
-        def judge(strengths: np.ndarray, last: Part) -> np.ndarray:
-            assert last.carry.best is not None
-            ends = jax.device_get(last.carry.best.params)
-            networks = [
-                from_params(jax.tree.map(lambda leaf, i=i: leaf[i], ends), x.shape[1]) for i in range(len(strengths))
-            ]
-            return np.array([-self._evidence(*each, some, total) for each in zip(networks, strengths, strict=True)])
-
-        with trainer.programs():
-            feed = trainer.feed(*rows, batch_size)
-            like = trainer.feed(x[:1], targets[:1], weight[:1], size=padded(round(strength.FRACTION * n)))
-            count = strength.passes(n, batch_size)
-            stopping = Stopping(0.0, count, False, engine.RUNS)
-            start = trainer.params(self._members[0], self._masks[0])
-            trial = strength.trials(
-                trainer, start, [(feed, like)], stopping, count, seed, self._say, judge, "−log p(y | X, alpha)"
-            )
-            return strength.search(trial)
-
-    def _evidence(self, member: Layers, alpha: float, rows: Rows, total: float) -> float:
-        layers, k = list(zip(*member, strict=True)), rows.targets.shape[1]
-        jacobian = NetworkJacobian.of(layers, self._activation(), "linear", self._output_offset)
-        data = Evidence(rows.x, rows.targets, rows.weight, k, total / rows.weight.sum())
-        return evidence_of(jacobian, self._loss(), data, float(alpha), LEAST_FREE)

@@ -45,6 +45,7 @@ class Uncertain(Training):
                 train,
                 held_out,
                 total=total,
+                units=self._masks,
                 sparse=self.penalty != "l2",
                 left_out=self._left_out(train) if held_out is None else None,
             )
@@ -66,7 +67,7 @@ class Uncertain(Training):
             other, some = copy.copy(self), rows.take(fold != k)
             other.verbose, other.loss_curve_, other.validation_loss_curve_ = False, [], None
             other._saved_state = None
-            other._initialize(some.targets, some.weight, random)
+            other._initialize(some.targets, some.weight, random, self._scales)
             other._train(*some, None, self.recipe_.epochs, random)
             for m, (weights, biases) in enumerate(other._members):
                 layers = list(zip(weights, biases, strict=True))

@@ -52,10 +52,11 @@ class NetworkJacobian:
     def outputs(self, x: np.ndarray) -> np.ndarray:
         return network.forward(self.layers, self.activation, self.output, np.asarray(x, np.float64)) + self.offset
 
-    def gram(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """f [n, k] and J Jᵀ [n, k, n, k], by all weights but those of inputs that the network does not look at."""
-        z, product = network.gram(self.layers, self.activation, self.output, np.asarray(x, np.float64))
-        return z + self.offset, product
+    def gram(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """f [n, k] and J Jᵀ [n, k, n, k], by all weights but those of inputs that the network does not look at; and the
+        first layer's g gᵀ, g = ∂f/∂h."""
+        z, product, slopes = network.gram(self.layers, self.activation, self.output, np.asarray(x, np.float64))
+        return z + self.offset, product, slopes
 
     def chunks(self, x: Any, outputs: int) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
         """(rows, f [n, k], J [n, k, q]) for one chunk of rows after another."""

@@ -110,17 +110,18 @@ def jacobian(
 
 def gram(
     layers: Sequence[tuple[np.ndarray, np.ndarray]], activation: str, output: str, x: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Outputs z [n, k] and J Jᵀ [n, k, n, k] without J: of every layer (g gᵀ) · (a aᵀ + 1), a its inputs, g = ∂z/∂h.
 
-    Weights of inputs that the network does not look at, zeros all, are no part of J."""
+    Weights of inputs that the network does not look at, zeros all, are no part of J. Also g gᵀ of the first layer."""
     z, backward = _backward(layers, activation, output, x)
-    seen, total = layers[0][0].any(axis=1), np.zeros((*z.shape, *z.shape))
+    seen, total, slopes = layers[0][0].any(axis=1), np.zeros((*z.shape, *z.shape)), np.empty(0)
     for i, (a, g) in zip(reversed(range(len(layers))), backward, strict=True):
         a = a if i else a[:, seen]
         rows = g.reshape(z.size, -1)
-        total += (rows @ rows.T).reshape(total.shape) * (a @ a.T + 1)[:, None, :, None]
-    return z, total
+        slopes = (rows @ rows.T).reshape(total.shape)
+        total += slopes * (a @ a.T + 1)[:, None, :, None]
+    return z, total, slopes
 
 
 def _backward(

@@ -11,7 +11,7 @@ member and the squared loss that is σ² = mean e_i²/(1 − h_i).
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -46,14 +46,15 @@ def error_bars(
     held_out: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
     *,
     total: float | None = None,
+    units: Sequence[np.ndarray] | None = None,
     sparse: bool = False,
     left_out: np.ndarray | None = None,
 ) -> ErrorBars:
     """Of MLPs that are averaged, `offset` added to their outputs.
 
     `rows` (x, y [n, k], weight) were trained on, `total` the weight of all of them where these are some; `held_out`
-    rows were not. `left_out` [M, n, k]: outputs for `rows` of networks trained without them, in place of the
-    closed form.
+    rows were not. `units` [M, d]: the prior is of the first layer's weights over these. `left_out` [M, n, k]: outputs
+    for `rows` of networks trained without them, in place of the closed form.
     """
     x, y, weight = rows
     k = y.shape[1]
@@ -71,7 +72,11 @@ def error_bars(
     _check_enough(len(x), k, len(y if held_out is None else held_out[1]), ridge, jacobians)
     if form == "weight-space" and ridge == 0:
         ridge = 1e-10  # a direction that no row looks along keeps a wide prior
-    posts = [fit(jacobian, loss, data, ridge, form, temperature=1.0) for jacobian in jacobians]
+    each = [_units(jacobian, None if units is None else units[m]) for m, jacobian in enumerate(jacobians)]
+    posts = [
+        fit(InUnits(jacobian, unit), loss, data, ridge, form, temperature=1.0)
+        for jacobian, unit in zip(jacobians, each, strict=True)
+    ]
     is_class = isinstance(loss, (Logistic, Softmax))
     link = ("logistic" if isinstance(loss, Logistic) else "softmax") if is_class else "identity"
     link = "exponential" if isinstance(loss, Poisson) else link
@@ -82,7 +87,10 @@ def error_bars(
         z, c = zip(*(_moments(post, held_out[0]) for post in posts), strict=True)
         truth, count = held_out[1], held_out[2]
     mean, within, between = mix(np.stack(z), np.stack(c))
-    members = tuple((jacobian, post.gaussian) for jacobian, post in zip(jacobians, posts, strict=True))
+    members = tuple(
+        (jacobian, post.gaussian.in_units(unit[jacobian.support]))
+        for jacobian, unit, post in zip(jacobians, each, posts, strict=True)
+    )
     if is_class:
         some = slice(None, None, -(-len(mean) // MOST_CALIBRATED))
         found = calibration(mean[some], (within + between)[some], one_hot(truth[some]), count[some])
@@ -134,22 +142,36 @@ def of_posterior(post: Posterior, network: Any) -> ErrorBars:
     return ErrorBars(members, link, temperature, noise, studentized)
 
 
-def evidence_of(jacobian: NetworkJacobian, loss: Loss, rows: Rows, ridge: float, least_free: float = 0.0) -> float:
-    """`Posterior.evidence` of an MLP; with fewer equations than weights from J Jᵀ alone, which is made without J."""
-    count = rows.count * rows.outputs
-    if len(jacobian.support) <= count:
-        return fit(jacobian, loss, rows, ridge, "weight-space", least_free=least_free).evidence
-    prior = rows.total * ridge
-    check_prior(prior)
-    z, k = jacobian.gram(rows.x)
+def by_evidence(
+    jacobian: NetworkJacobian, loss: Loss, rows: Rows, ridge: float, group: np.ndarray, least_free: float = 0.0
+) -> tuple[float, np.ndarray, float]:
+    """log p(y | x, ridge), and MacKay's fixed points Tγ_g/(N‖w_g‖²) for each group of inputs and for all other weights.
+
+    `group` [d] has the number of every input's group. In sample space, without J: weights of group g add K_g to the
+    kernel K, and γ_g = tr((K + I)⁻¹ K_g); an input x_j adds (g gᵀ)·(x_j x_jᵀ), g the slopes of the first layer.
+    """
+    check_prior(prior := rows.total * ridge)
+    x, count = np.asarray(rows.x, np.float64), rows.count * rows.outputs
+    z, k, slopes = jacobian.gram(x)
     f = of_loss(loss, "factor", z, rows.y)
     f = f[:, :, None] * np.eye(rows.outputs) if f.ndim == 2 else f
     f = np.sqrt(rows.scale * rows.weight / prior)[:, None, None] * f
-    b = np.einsum("nab,nbmc->namc", f, k) if rows.outputs > 1 else f[:, :, 0, None, None] * k
-    b = np.einsum("namc,mdc->namd", b, f) if rows.outputs > 1 else b * f[None, None, :, :, 0]
-    effective, log_det, _ = of_kernel(b.reshape(count, count))
+    k = np.einsum("nab,nbmc,mdc->namd", f, k, f, optimize=True)
+    effective, log_det, inverse = of_kernel(k.reshape(count, count))
     temperature, _ = estimate_temperature(jacobian, loss, rows, effective, None, least_free)
-    return log_evidence(jacobian, loss, rows, prior, temperature, log_det)
+    evidence = log_evidence(jacobian, loss, rows, prior, temperature, log_det)
+    inverse = (inverse.T @ inverse).reshape(k.shape)
+    inverse = np.einsum("nab,namd,mdc->nbmc", f, inverse, f, optimize=True)
+    gamma = np.einsum("nj,nj->j", x, np.einsum("nkml,nkml->nm", inverse, slopes) @ x)
+    first = jacobian.layers[0][0]
+    square = np.einsum("ju,ju->j", first, first)
+    gamma = np.where(square > 0, gamma, 0.0)
+    others, rest = jacobian.w @ jacobian.w - square.sum(), ridge
+    if len(jacobian.layers) > 1:  # else they are biases alone, whose size says nothing
+        rest = temperature * (effective - gamma.sum()) / (rows.total * max(others, 1e-300))
+    gamma, square = np.bincount(group, gamma), np.bincount(group, square)
+    each = temperature * gamma / (rows.total * np.maximum(square, 1e-300))
+    return evidence, np.where(square > 0, each, ridge), float(rest)
 
 
 def _check_enough(rows: int, outputs: int, left_out: int, ridge: float, jacobians: list[NetworkJacobian]) -> None:
@@ -162,6 +184,37 @@ def _check_enough(rows: int, outputs: int, left_out: int, ridge: float, jacobian
             f"without an l2 penalty {rows:,} rows do not determine {weights:,} weights, and bars would be "
             "infinite: give a penalty (alpha=1e-3), fewer hidden units, or more rows."
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class InUnits:
+    """A network by w/unit."""
+
+    jacobian: NetworkJacobian
+    unit: np.ndarray  # of every weight
+
+    @property
+    def w(self) -> np.ndarray:
+        return self.jacobian.w / self.unit
+
+    @property
+    def support(self) -> np.ndarray:
+        return self.jacobian.support
+
+    def outputs(self, x: Any) -> np.ndarray:
+        return self.jacobian.outputs(x)
+
+    def chunks(self, x: Any, outputs: int) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        unit = self.unit[self.support]
+        return ((part, z, j * unit) for part, z, j in self.jacobian.chunks(x, outputs))
+
+
+def _units(jacobian: NetworkJacobian, inputs: np.ndarray | None) -> np.ndarray:
+    """The unit of every weight, where those of the first layer have that of their input."""
+    units, (first, bias) = np.ones(len(jacobian.w)), jacobian.layers[0]
+    if inputs is not None:
+        units[bias.size : bias.size + first.size] = np.repeat(np.where(inputs > 0, inputs, 1), bias.size)
+    return units
 
 
 def _own_weights(post: Posterior) -> tuple[Layers, np.ndarray, np.ndarray]:
