@@ -64,7 +64,7 @@ def main(source: Path) -> None:
         if said := run(text, scope).rstrip():
             print(f'```text title="Output"\n{said}\n```\n')
         for number in plt.get_fignums():
-            svg = to_svg(plt.figure(number), f"{source.stem}-{drawn}")
+            svg = to_svg(plt.figure(number), f"{source.stem}-{drawn}", math=True)
             drawn += 1
             print(f'<figure class="chart">{svg.strip()}</figure>\n'.replace("\n\n", "\n"))
         plt.close("all")

@@ -62,10 +62,11 @@ def figure(width: float = 4.5, height: float = 2.9) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def to_svg(fig: Figure, name: str) -> str:
-    """The figure as an <svg> element; `name` keeps the ids of several charts on a page apart."""
+def to_svg(fig: Figure, name: str, math: bool = False) -> str:
+    """The figure as an <svg> element; `name` keeps the ids of several charts on a page apart. `math`: what stands
+    between two $ is a formula, as in matplotlib's own labels of powers of ten."""
     text = io.StringIO()
-    with styled({"svg.hashsalt": name}), warnings.catch_warnings():
+    with styled({"svg.hashsalt": name, "text.parse_math": math}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # of a script that the fonts here lack: the browser has others
         fig.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = text.getvalue()
@@ -93,5 +94,5 @@ def _adapt(tag: str, name: str, used: set[str]) -> str:
         tag = tag.replace(color, f"var({variable})")
     tag = re.sub(r' id="([\w.-]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", tag)
     tag = re.sub(r'(href="#|url\(#)([\w-]+)', rf"\1{name}-\2", tag)
-    # matplotlib names the fonts of its own machine
-    return re.sub(r"font: (\S+) [^;\"]*", r"font-size: \1", tag)
+    # matplotlib names the fonts of its own machine: up to 3.10 beside the size, then apart
+    return re.sub(r"font: (\S+) [^;\"]*", r"font-size: \1", re.sub(r"font-family: [^;\"]*; ?", "", tag))
