@@ -301,6 +301,8 @@ BAD = {
         {"a": lambda key, sizes=iter(range(3, 99)): jax.random.normal(key, (next(sizes), 2))},
         "term 'a'.*one shape",
     ),
+    "no key": ({"a": scax.Term(logits)}, {"a": lambda: X}, "term 'a'.*sampler failed.*positional"),
+    "one output for all rows": ({"a": scax.Term(lambda p, x: jnp.sum(logits(p, x)))}, {"a": X}, "term 'a'.*each row"),
     "uncompilable": (
         {"a": scax.Term(logits)},
         {"a": lambda key: np.random.default_rng(int(jax.random.bits(key))).normal(size=(3, 2))},

@@ -168,7 +168,13 @@ class Problem:
                 if part.y is None:
                     checks.features("x", part.x, dtype)
                     z = jax.eval_shape(apply, params, jax.ShapeDtypeStruct(part.x.shape, _canonical(part.x.dtype)))
-                    part = dataclasses.replace(part, y=np.zeros(getattr(z, "shape", (part.size,)), dtype))
+                    shape = getattr(z, "shape", (part.size,))
+                    if shape[:1] != (part.size,):
+                        raise ValueError(
+                            f"apply(params, x) gave shape {shape} for {part.size} rows: give one output, or one row of "
+                            "them, for each row."
+                        )
+                    part = dataclasses.replace(part, y=np.zeros(shape, dtype))
                 part.check(dtype)
                 part = jax.tree.map(jnp.asarray, part)
                 widths.append(Problem(apply, loss).check(params, part))

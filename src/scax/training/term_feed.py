@@ -132,6 +132,8 @@ def _check_sampler(name: str, draw: Callable) -> None:
             f"term {name!r}: its sampler cannot be compiled: draw with jax.random from the key it is given, and keep "
             "shapes fixed."
         ) from error
+    except Exception as error:
+        raise ValueError(f"term {name!r}: its sampler failed on a random key: {error}") from error
     with checks.about(f"term {name!r}"):
         shapes = [jax.tree.map(jnp.shape, rows) for rows in drawn]
         for shape in shapes:
