@@ -153,7 +153,7 @@ def test_without_noise_it_gains_orders_of_magnitude(x64):
     assert result.history["multiplier"][-1] < 1e-4
 
 
-def test_sinc_is_met_to_a_relative_error_of_1e_8(x64):
+def test_sinc_is_met_to_a_mean_square_of_1e_8(x64):
     """As docs/measurements/defaults.md has it, with half the steps and rows: 1e-11 here."""
     x = np.random.default_rng(0).uniform(-1, 1, (1000, 1))
     y = np.sinc(10 * x[:, 0] / np.pi)
