@@ -58,15 +58,20 @@ def measure(part: str, folder: Path, repeats: int, out: Path, blocks: list[str] 
 
 
 def adopt(results: dict, new: dict) -> dict:
-    """Results with new parts in place of theirs; where only SCA was run, its lines alone."""
-    pairs = [(results["table2"][steps]["rows"], study["rows"]) for steps, study in new.get("table2", {}).items()]
+    """Results with new parts in place of theirs; where only SCA was run, its lines alone, which a note says."""
+    pairs = [(results["table2"][steps], study, "rows") for steps, study in new.get("table2", {}).items()]
     if "susy" in new:
-        pairs.append((results["susy"]["problems"], new["susy"]["problems"]))
-    if any("adam-tuned" in found["methods"] for _, study in pairs for found in study.values()):
+        pairs.append((results["susy"], new["susy"], "problems"))
+    if any("adam-tuned" in entry["methods"] for _, study, part in pairs for entry in study[part].values()):
         return results | new
-    for old, study in pairs:
-        for label, found in study.items():
-            old[label]["methods"] |= found["methods"]
+    for old, study, part in pairs:
+        lines = []
+        for label, entry in study[part].items():
+            old[part][label]["methods"] |= entry["methods"]
+            lines += [name for name in entry["methods"] if name not in lines]
+        note = f"the lines {', '.join(lines)} by `{study['command']}`"
+        if note not in old.get("note", ""):
+            old["note"] = "; ".join([*([old["note"]] if "note" in old else []), note])
     return results | {name: part for name, part in new.items() if name not in ("table2", "susy")}
 
 
