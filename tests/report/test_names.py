@@ -9,6 +9,7 @@ import pytest
 from scax.report import charts
 from scax.report.comparison import comparison_page
 from scax.report.picture import picture
+from scax.report.svg import figure, to_svg
 
 from .results import results
 
@@ -72,3 +73,14 @@ def test_hundreds_of_classes_are_drawn_in_time():
     k = 600
     svg = charts.confusion("c", np.arange(k), np.arange(k), [f"class {i}" for i in range(k)])
     assert svg.count("<path") < 2000
+
+
+def test_formulas_are_drawn_where_they_are_asked_for():
+    """matplotlib writes powers of ten as formulas; names in a report are none. No picture names fonts."""
+    for math in (False, True):
+        fig = figure()
+        ax = fig.subplots()
+        ax.loglog([1, 1000], [1, 1000])
+        svg = to_svg(fig, "powers", math)
+        assert ("mathdefault" in svg) is not math
+        assert "font-family" not in svg

@@ -95,4 +95,4 @@ def _adapt(tag: str, name: str, used: set[str]) -> str:
     tag = re.sub(r' id="([\w.-]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", tag)
     tag = re.sub(r'(href="#|url\(#)([\w-]+)', rf"\1{name}-\2", tag)
     # matplotlib names the fonts of its own machine: up to 3.10 beside the size, then apart
-    return re.sub(r"font: (\S+) [^;\"]*", r"font-size: \1", re.sub(r"font-family: [^;\"]*; ?", "", tag))
+    return re.sub(r"font: (\S+) [^;\"]*", r"font-size: \1", re.sub(r"(; ?)?font-family: [^;\"]*", "", tag))
