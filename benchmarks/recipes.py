@@ -1,9 +1,12 @@
 """Which recipe for tables: networks of many kinds on each table of `benchmarks.tables`, and rules that choose them.
 
     python -m benchmarks.recipes train --data FOLDER --out FOLDER --processes 6 --seconds 500
+    python -m benchmarks.recipes choose --out FOLDER
 
 `train` writes one file for each table and split: outputs of every network on rows held out and on test rows, at its
-best epoch and after the same number of epochs on all rows.
+best epoch and after the same number of epochs on all rows. `choose` tries rules on them: which views and strengths are
+trained, how many members are averaged, whether those are trained again on all rows. For each table it takes the rule
+that is best on the others, and prints what that gives.
 """
 
 import argparse
@@ -14,10 +17,11 @@ import os
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from scipy.special import log_softmax
 
 from benchmarks import tables
 from scax.estimators import SCAClassifier, SCARegressor
@@ -189,9 +193,135 @@ def work(queue: list, turn: Any, until: float) -> None:
         print(train(queue[i]), flush=True)
 
 
+class Trained(NamedTuple):
+    """Networks of one file, by (kind, e): loss on rows held out, outputs there and on test rows."""
+
+    about: dict[str, Any]
+    rows: np.ndarray  # held out
+    target: np.ndarray
+    networks: list[dict[str, Any]]
+    arrays: Any
+
+    @staticmethod
+    def read(path: Path) -> "Trained":
+        arrays = dict(np.load(path))
+        about = json.loads(str(arrays["about"]))
+        networks = about.pop("networks")
+        for i, one in enumerate(networks):
+            one |= {key.split("/")[1]: value for key, value in arrays.items() if key.startswith(f"{i}/")}
+        if about["few"]:  # networks of all folds count as one: each row judged by the one that has not seen it
+            whole = {}
+            for one in networks:
+                whole.setdefault((one["kind"], one["e"]), []).append(one)
+            networks = [_folds(parts, len(arrays["target"])) for parts in whole.values()]
+        rows = networks[0]["rows"]
+        target = arrays["target"][rows]
+        if not about["classes"]:
+            target = (target.reshape(len(target)) - arrays["center"]) / arrays["scale"]
+        return Trained(about, rows, target, networks, arrays)
+
+    def loss(self, z: np.ndarray) -> float:
+        """On rows held out."""
+        if not self.about["classes"]:
+            return float(np.mean((z[:, 0] - self.target) ** 2))
+        return -float(np.mean(_log_probabilities(z)[np.arange(len(z)), self.target]))
+
+    def error(self, z: np.ndarray) -> float:
+        """On test rows, as `benchmarks.tables` has it."""
+        a, y = self.arrays, self.arrays["test"]
+        if not self.about["classes"]:
+            y, mean = (y - a["center"]) / a["scale"], (a["train"].mean() - a["center"]) / a["scale"]
+            return float(np.sqrt(np.mean((z[:, 0] - y) ** 2) / np.mean((mean - y) ** 2)))
+        p, shares = np.clip(np.exp(_log_probabilities(z)), 1e-12, 1), np.bincount(a["train"], minlength=y.max() + 1)
+        return float(np.mean(np.log(p[np.arange(len(y)), y])) / np.mean(np.log(shares / shares.sum())[y]))
+
+    def value(self, rule: "Rule") -> tuple[float, float]:
+        """Error and processor seconds of a rule."""
+        there = [one for one in self.networks if rule.takes(one) and np.isfinite(one["loss"])]
+        chosen, total = [], 0.0
+        least = np.inf
+        while there and len(chosen) < rule.members:
+            values = [self.loss((total + one["held"]) / (len(chosen) + 1)) for one in there]
+            i = int(np.argmin(values))
+            if values[i] > least:
+                break
+            least, total = values[i], total + there[i]["held"]
+            chosen.append(there.pop(i))
+        refit = rule.refit and "refit" in chosen[0]
+        seconds = sum(one["seconds"] for one in self.networks if rule.takes(one))
+        seconds += sum(one["refit_seconds"] for one in chosen) if refit else 0
+        return self.error(np.mean([one["refit" if refit else "test"] for one in chosen], axis=0)), seconds
+
+
+class Rule(NamedTuple):
+    """Which networks are trained, how many are averaged, whether they are trained again on all rows."""
+
+    kinds: tuple[str, ...]
+    exponents: tuple[int, ...]
+    members: int
+    refit: bool
+
+    def takes(self, one: dict[str, Any]) -> bool:
+        return one["kind"] in self.kinds and one["e"] in self.exponents and one.get("turn", 0) < 2
+
+
+def _folds(parts: list[dict[str, Any]], n: int) -> dict[str, Any]:
+    held = np.zeros((n, parts[0]["held"].shape[1]), np.float32)
+    for part in parts:
+        held[part["rows"]] = part["held"]
+    loss = float(np.mean([part["loss"] for part in parts]))
+    test = np.mean([part["test"] for part in parts], axis=0)
+    seconds = sum(part["seconds"] for part in parts)
+    return parts[0] | {"held": held, "test": test, "loss": loss, "seconds": seconds, "rows": np.arange(n)}
+
+
+def _log_probabilities(z: np.ndarray) -> np.ndarray:
+    z = np.hstack([np.zeros_like(z), z]) if z.shape[1] == 1 else z
+    return log_softmax(z.astype(float), axis=1)
+
+
+def rules(few: bool) -> list[Rule]:
+    if few:
+        views = [(kind,) for kind in KINDS] + [("linear", kind) for kind in list(KINDS)[1:]] + [tuple(KINDS)]
+        sets = [(-8, -6, -5, -4), (-6, -4, -2, 0), (-8, -6, -5, -4, -3, -2, -1, 0)]
+        return [Rule(*each, False) for each in itertools.product(views, sets, (1, 2, 4))]
+    sets = [(-8, -6), (-8, -6, -4), (-8, -7, -6, -5), tuple(range(-9, -3)), tuple(range(-10, -2))]
+    views = [("bins",), ("clipped",), ("bins", "clipped")]
+    return [Rule(*each) for each in itertools.product(views, sets, (1, 2, 4, 8), (False, True))]
+
+
+def choose(folder: Path) -> None:
+    """For each table the rule that is best on the others, for tables of many rows and of few."""
+    found: dict[bool, dict[str, list[Trained]]] = {False: {}, True: {}}
+    for path in sorted(folder.glob("*.npz")):
+        one = Trained.read(path)
+        found[one.about["few"]].setdefault(one.about["name"], []).append(one)
+    for few, each in found.items():
+        tried = rules(few)
+        values = np.array([[np.mean([t.value(rule) for t in splits], axis=0) for splits in each.values()]
+                           for rule in tried])  # fmt: skip
+        if not len(each):
+            continue
+        errors, seconds = np.log(values[..., 0]), values[..., 1]
+        order = np.argsort(errors.mean(axis=1))
+        print(f"{len(each)} tables with {'few' if few else 'many'} rows")
+        for i in order[:12].tolist() + order[-3:].tolist():
+            rule, mean = tried[i], np.exp(errors[i].mean() - errors[order[0]].mean())
+            print(f"  {mean:.3f}  {np.mean(seconds[i]):6.1f} s  {rule}")
+        for members in sorted({rule.members for rule in tried}):
+            i = min((i for i, rule in enumerate(tried) if rule.members == members), key=lambda i: errors[i].mean())
+            mean = np.exp(errors[i].mean() - errors[order[0]].mean())
+            print(f"  best of {members}: {mean:.3f}  {np.mean(seconds[i]):6.1f} s  {tried[i]}")
+        for place, name in enumerate(each):
+            others = np.delete(np.arange(len(each)), place)
+            i = int(np.argmin(errors[:, others].mean(axis=1)))
+            print(f"  {name:28} {np.exp(errors[i, place]):.4f}  best rule {np.exp(errors[:, place].min()):.4f}  "
+                  f"{seconds[i, place]:.0f} s  {tried[i]}")  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("what", choices=["train"])
+    parser.add_argument("what", choices=["train", "choose"])
     parser.add_argument("--data", default="")
     parser.add_argument("--out", default="build/recipes")
     parser.add_argument("--processes", type=int, default=1)
@@ -199,6 +329,9 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--tables", default="")
     given = parser.parse_args()
+    if given.what == "choose":
+        choose(Path(given.out))
+        return
     os.makedirs(given.out, exist_ok=True)
     queue = jobs(given.data, given.out, given.splits)
     if given.tables:

@@ -1,9 +1,11 @@
 """The estimators beside what people have: scikit-learn's MLPs, boosted trees, linear models, on tables of many kinds.
 
-    python -m benchmarks.tables                 all tables; --tables "a,b" and --methods "x;y" choose
+    python -m benchmarks.tables                 all tables; --tables "a;b" and --methods "x;y" choose
     python -m benchmarks.tables --data FOLDER   with the CSV files of that folder (california.csv.gz, …)
-    … --rows N --splits N                       training rows at most (7,500), and random splits (1)
+    … --rows N --splits 0,1,2                   training rows at most (7,500), and random splits (0)
     … --write                                   docs/results/tables.json, merged with what it holds, the page, a plot
+    … --into FILE                               another results file; --merge FILES takes in what such files hold
+    … --processes N --seconds S                 at once, and when to stop
 
 Every method gets the same rows, no settings, and one split for training and test; networks and linear models of other
 packages get standardized numbers and one column for each level. The error is the RMSE over the deviation of the target,
@@ -13,10 +15,12 @@ marked: the others are the honest ones.
 
 import argparse
 import contextlib
+import itertools
 import json
+import multiprocessing
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,43 +100,45 @@ def read(folder: Path, name: str) -> Table:
 
 def generated(rows: int) -> dict[str, Callable[[], tuple[Any, ...]]]:
     """Tables of very different kinds: (x, y) or (x, y, categories)."""
-    random = np.random.default_rng(7)
-    normal = lambda columns: random.normal(size=(rows, columns))
+    normal = lambda random, columns: random.normal(size=(rows, columns))
 
-    def tails() -> tuple:
+    def tails(random: np.random.Generator) -> tuple:
         x = random.standard_t(1.5, size=(rows, 8))
         return x, np.tanh(x[:, 0]) * np.sign(x[:, 1]) + np.log1p(np.abs(x[:, 2])) + 0.3 * random.normal(size=rows)
 
-    def spikes() -> tuple:
-        x = np.where(random.random((rows, 8)) < 0.6, 0, np.exp(1.5 * normal(8)))
+    def spikes(random: np.random.Generator) -> tuple:
+        x = np.where(random.random((rows, 8)) < 0.6, 0, np.exp(1.5 * normal(random, 8)))
         y = 2.0 * (x[:, 0] > 0) + np.log1p(x[:, 1]) * (x[:, 2] > 0) + 0.5 * np.sqrt(x[:, 3])
         return x, y + 0.5 * random.normal(size=rows)
 
-    def steps() -> tuple:
+    def steps(random: np.random.Generator) -> tuple:
         x = random.uniform(size=(rows, 6))
         y = np.floor(5 * x[:, 0]) * (x[:, 1] > 0.6) + 3 * (x[:, 2] > 0.3) * (x[:, 3] > 0.7)
         return x, y + 0.3 * random.normal(size=rows)
 
-    def levels() -> tuple:
-        sizes, z = (3, 8, 20, 40), normal(3)
+    def levels(random: np.random.Generator) -> tuple:
+        sizes, z = (3, 8, 20, 40), normal(random, 3)
         codes = [random.integers(0, size, rows) for size in sizes]
         a, b, c, d = (random.normal(size=size)[code] for size, code in zip(sizes, codes, strict=True))
         y = a * z[:, 0] + b + c * np.sin(2 * z[:, 1]) + d + 0.5 * random.normal(size=rows)
         return np.column_stack([z, *codes]), y, np.array([False] * 3 + [True] * 4)
 
-    def wide() -> tuple:
-        x = normal(120)
+    def wide(random: np.random.Generator) -> tuple:
+        x = normal(random, 120)
         return x, x[:, :5].sum(axis=1) + x[:, 5] * x[:, 6] + 0.5 * random.normal(size=rows)
+
+    def noise(random: np.random.Generator) -> tuple:
+        return normal(random, 10), random.normal(size=rows)
 
     return {
         "friedman, no noise": lambda: datasets.make_friedman1(rows, noise=0, random_state=0),
         "friedman, noise": lambda: datasets.make_friedman1(rows, noise=2, random_state=0),
-        "heavy tails": tails,
-        "spikes": spikes,
-        "steps": steps,
-        "levels": levels,
-        "wide": wide,
-        "nothing but noise": lambda: (normal(10), random.normal(size=rows)),
+        "heavy tails": lambda: tails(np.random.default_rng(70)),
+        "spikes": lambda: spikes(np.random.default_rng(71)),
+        "steps": lambda: steps(np.random.default_rng(72)),
+        "levels": lambda: levels(np.random.default_rng(73)),
+        "wide": lambda: wide(np.random.default_rng(74)),
+        "nothing but noise": lambda: noise(np.random.default_rng(75)),
         "four classes": lambda: datasets.make_classification(rows, 20, n_informative=10, n_classes=4, random_state=0),
     }
 
@@ -256,7 +262,8 @@ def measure(table: Table, name: str, seed: int, rows: int) -> dict[str, float]:
         model.fit(table.x[train], table.y[train])
         took, wall = time.process_time() - clock, time.perf_counter() - wall
         found = error(model, table.x[test], table.y[test], table.y[train])
-    return {"error": found, "processor_seconds": took, "seconds": wall, "rows": count, "columns": table.x.shape[1]}
+    size = {"rows": count, "columns": table.x.shape[1]}
+    return {"split": seed, "error": found, "processor_seconds": took, "seconds": wall, **size}
 
 
 def ranks(results: dict[str, Any]) -> dict[str, float]:
@@ -289,7 +296,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
 
 def _over_scax(results: dict[str, Any], name: str) -> list[float]:
     """The errors of a method over those of scax, one for each table."""
-    return [_mean(each[name], "error") / _mean(each["scax"], "error") for each in results.values()]
+    return [_mean(each[name], "error") / _mean(each["scax"], "error") for each in results.values() if name in each]
 
 
 def _mean(splits: list[dict[str, float]], what: str) -> float:
@@ -331,34 +338,78 @@ def _order(results: dict[str, Any]) -> dict[str, None]:
     return {name: None for each in results.values() for name in each}
 
 
+def merge(found: dict[str, Any], name: str, method: str, split: dict[str, float]) -> None:
+    """Put one split in its place; it replaces an earlier result of the same split."""
+    splits = found.setdefault(name, {}).setdefault(method, [])
+    splits[:] = sorted([s for s in splits if s["split"] != split["split"]] + [split], key=lambda s: s["split"])
+
+
+def run(job: tuple[Path | None, str, str, int, int]) -> tuple[str, str, dict[str, float]]:
+    folder, name, method, split, rows = job
+    return name, method, measure(tables(folder, int(rows / 0.75))[name](), method, split, rows)
+
+
+def jobs(given: argparse.Namespace) -> list[tuple[Path | None, str, str, int, int]]:
+    """First splits first; methods of one table together, which share compiled programs."""
+    chosen = []
+    for split in map(int, given.splits.split(",")):
+        for name, make in tables(given.data, int(given.rows / 0.75)).items():
+            if name == "wide" or (given.tables and name not in given.tables.split(";")):
+                continue
+            names = given.methods.split(";") if given.methods else list(methods(make()))
+            chosen += [(given.data, name, method, split, given.rows) for method in names]
+    return chosen
+
+
+def results(queue: list, processes: int, seconds: float) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """Of the jobs that are done in time."""
+    if processes == 1:
+        until = time.time() + seconds
+        yield from (run(job) for job in itertools.takewhile(lambda _: time.time() < until, queue))
+        return
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        done, until = pool.imap_unordered(run, queue), time.time() + seconds
+        for _ in queue:
+            with contextlib.suppress(multiprocessing.TimeoutError):
+                yield done.next(max(0.1, until - time.time()))
+                continue
+            return
+
+
+def write(found: dict[str, Any], into: Path) -> None:
+    into.write_text(json.dumps({"command": "python -m benchmarks.tables --write", "tables": found}, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--tables", default="")
-    parser.add_argument("--methods", default="")
+    parser.add_argument("--tables", default="", help="names with ; between")
+    parser.add_argument("--methods", default="", help="names with ; between")
     parser.add_argument("--rows", type=int, default=7500, help="training rows at most")
-    parser.add_argument("--splits", type=int, default=1)
+    parser.add_argument("--splits", default="0")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--into", type=Path)
+    parser.add_argument("--merge", type=Path, nargs="*")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    found = json.loads(RESULTS.read_text())["tables"] if given.write and RESULTS.is_file() else {}
-    for name, make in tables(given.data, int(given.rows / 0.75)).items():
-        if given.tables and name not in given.tables.split(","):
-            continue
-        table = make()
-        for method in methods(table):
-            if given.methods and method not in given.methods.split(";"):
-                continue
-            splits = [measure(table, method, seed, given.rows) for seed in range(given.splits)]
-            found.setdefault(name, {})[method] = splits
-            print(
-                f"{name:20} {method:22} {_mean(splits, 'error'):.4f}  {_mean(splits, 'processor_seconds'):.1f} s",
-                flush=True,
-            )
-            if given.write:
-                RESULTS.write_text(
-                    json.dumps({"command": "python -m benchmarks.tables --write", "tables": found}, indent=1) + "\n"
-                )
-    if given.write and PAGE.is_file():
+    into = RESULTS if given.write else given.into
+    found = json.loads(into.read_text())["tables"] if into is not None and into.is_file() else {}
+    if given.merge is not None:
+        for path in given.merge:
+            for name, each in json.loads(path.read_text())["tables"].items():
+                for method, splits in each.items():
+                    for split in splits:
+                        merge(found, name, method, split)
+    else:
+        for name, method, split in results(jobs(given), given.processes, given.seconds):
+            merge(found, name, method, split)
+            took = split["processor_seconds"]
+            print(f"{name:20} {method:22} {split['split']} {split['error']:.4f}  {took:.1f} s", flush=True)
+            if into is not None:
+                write(found, into)
+    if given.write:
+        write(found, RESULTS)
         pages.write_tables(PAGE, {"tables": page(found)})
         draw(found, PLOT)
     print(page(found))
