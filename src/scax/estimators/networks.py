@@ -54,6 +54,8 @@ class Networks(Inputs):
             "members": self.n_members,
         }
         given = {name: value for name, value in given.items() if not is_auto(value)}
+        if not is_auto(self.early_stopping):  # as people know it: rows set aside are not trained on
+            given["refits"] = False
         if self.alpha == "evidence":  # it stands in for rows held out
             given.setdefault("holds_out", False)
         if "hidden" in given:

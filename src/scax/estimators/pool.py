@@ -29,15 +29,23 @@ WORSE = 1.2
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A network at its best epoch: its loss and outputs on the rows held out, and the course of its training."""
+    """A network at its best epoch: its loss and outputs on the rows held out, and the course of its training from
+    `start`."""
 
     view: int
     alpha: float
+    start: Layers
+    seed: np.uint32
     network: Layers
     loss: float
     outputs: np.ndarray
     objectives: list[float]
     losses: list[float]
+
+    @property
+    def epochs(self) -> int:
+        """Until the best."""
+        return int(np.argmin(np.nan_to_num(self.losses, nan=np.inf))) + 1
 
 
 @dataclasses.dataclass
@@ -67,9 +75,8 @@ class Pool:
         shown = ", ".join(f"{a:.1e}" for a in sorted(set(strengths)))
         self.say(f"training {len(jobs)} networks side by side, alpha {shown} …")
         rest, objectives, losses, part = self.trainer.feed(*self.held), [], [], None
-        for part in self.trainer.epochs(
-            params, strengths, self.feed, rest, self.stopping, self.goals, next(self.seeds)
-        ):
+        seed = next(self.seeds)
+        for part in self.trainer.epochs(params, strengths, self.feed, rest, self.stopping, self.goals, seed):
             objectives += [record["objective"] for record in part.records]
             losses += [record["validation_loss"] for record in part.records]
             if part.records:
@@ -82,7 +89,8 @@ class Pool:
             network = from_params(jax.tree.map(lambda leaf, i=i: leaf[i], best.params), self.held.x.shape[1])
             outputs = self.trainer.outputs(network, self.held.x)
             curves = ([float(v[i]) for v in each] for each in (objectives, losses))
-            made.append(Trained(view, float(alpha), network, float(best.value[i]), outputs, *curves))
+            value = float(best.value[i])
+            made.append(Trained(view, float(alpha), starts[i], seed, network, value, outputs, *curves))
         self.trained += made
         return made
 
@@ -133,6 +141,29 @@ class Pool:
             chosen.append(rest.pop(i))
             total = total + chosen[-1].outputs
         return chosen
+
+    def refit(self, members: Sequence[Trained], feed: EqualBatches) -> list[Layers]:
+        """The members trained again from their starts on the rows of `feed`, each for as many epochs as were best."""
+        # as many networks as in a group, so that no other program is compiled
+        group = [members[i % len(members)] for i in range(max(GROUP, len(members)))]
+        epochs, steps = [each.epochs for each in members], feed.epochs(max(each.epochs for each in members))
+        self.say(f"training the best {len(members)} again on all rows, up to {max(epochs)} epochs …")
+        goals = sorted({steps[count - 1] for count in epochs})
+        params = [self.trainer.params(each.start, self.views[each.view]) for each in group]
+        strengths, rest = np.array([each.alpha for each in group]), self.trainer.feed(*self.held)
+        endless = Stopping(0.0, np.iinfo(np.int32).max, False, self.stopping.together)
+        networks: list[Layers] = [each.network for each in members]
+        for part in self.trainer.epochs(
+            params, strengths, feed, rest, endless, goals, members[0].seed, each_record=True
+        ):
+            if part.step not in goals:
+                continue
+            assert part.carry.best is not None
+            last = jax.device_get(part.carry.best.params)
+            for i, count in enumerate(epochs):
+                if steps[count - 1] == part.step:
+                    networks[i] = from_params(jax.tree.map(lambda leaf, i=i: leaf[i], last), self.held.x.shape[1])
+        return networks
 
 
 def _finite(loss: float) -> float:

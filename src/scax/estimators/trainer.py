@@ -87,8 +87,10 @@ class Trainer:
         goals: Any,
         seed: np.uint32,
         saved: dict[str, np.ndarray] | None = None,
+        each_record: bool = False,
     ) -> Iterator[engine.Part]:
-        """Networks with their own strengths trained side by side, in one program for any strengths."""
+        """Networks with their own strengths trained side by side, in one program for any strengths; with `each_record`
+        a part ends at every goal."""
         methods = stack([self.method(start, value) for start, value in zip(params, strengths, strict=True)])
         starts = stack(params)
         keys = jax.random.split(jax.random.key(seed), len(params))
@@ -97,7 +99,7 @@ class Trainer:
             state = saved_state.restore(saved_state.initial(methods, starts), saved)
         carry = start_members(methods, starts, feed, keys, stopping, state)
         run = engine.run_many(methods, False, Objective(feed.data, held.data), stopping)
-        return engine.drive(run, carry, feed, goals)
+        return engine.drive(run, carry, feed, goals, each_record=each_record)
 
     def method(self, params: dict, alpha: float) -> SCA:
         return SCA(self.problem(params, alpha), **self.sca_options)

@@ -11,7 +11,7 @@ from ..training.feed import padded
 from ..training.finish import finish
 from ..training.stopping import Stopping
 from . import saved_state, strength
-from .network import from_params, joined
+from .network import Layers, from_params, joined
 from .networks import Networks
 from .parameters import is_auto
 from .pool import Pool
@@ -22,6 +22,7 @@ class Training(Networks):
     """Sets the learned attributes."""
 
     alpha_: float
+    _judged: list[Layers]  # the members as the rows held out have judged them
 
     def _train(self, x, targets, weight, held, max_iter: int, random: np.random.RandomState) -> None:
         """Epochs until the loss stops falling; sets the learned attributes."""
@@ -47,7 +48,7 @@ class Training(Networks):
             # exact zeros, where the penalty makes them
             problem, best = trainer.problem(params[0], self.alpha_), jax.device_get(carry.best)
             networks = [jax.tree.map(lambda leaf, i=i: leaf[i], best.params) for i in range(len(params))]
-            self._members = [from_params(finish(problem, p, feed.data), x.shape[1]) for p in networks]
+            self._judged = self._members = [from_params(finish(problem, p, feed.data), x.shape[1]) for p in networks]
         self.coefs_, self.intercepts_ = joined(self._members)
         self.n_iter_ = done
         self.t_ += done * len(x)
@@ -96,8 +97,13 @@ class Training(Networks):
                 pool.train([(i % len(pool.views), float(self.alpha)) for i in range(recipe.members)])
             is_searched = is_auto(self.alpha) and not again
             chosen = pool.members(recipe.members) if is_searched else pool.trained
+            self._judged = [each.network for each in chosen]
+            self._members, self._masks = self._judged, [pool.views[each.view] for each in chosen]
+            if recipe.refits:
+                everything = Rows(*(np.concatenate(pair) for pair in zip(rows, held, strict=True)))
+                size = self._batch_size(len(everything.x), rows.targets.shape[1])
+                self._members = pool.refit(chosen, trainer.feed(*everything, size))
         best = min(chosen, key=lambda each: each.loss)
-        self._members, self._masks = [each.network for each in chosen], [pool.views[each.view] for each in chosen]
         self.coefs_, self.intercepts_ = joined(self._members)
         self.alpha_, self.loss_curve_, self.validation_loss_curve_ = best.alpha, best.objectives, best.losses
         self.n_iter_, self.loss_, self.best_validation_loss_ = len(best.losses), best.objectives[-1], best.loss

@@ -29,14 +29,17 @@ class Uncertain(Training):
 
     @property
     def error_bars_(self) -> ErrorBars:
-        """The posterior of the members, linearized; in the network's own units. Needs `fit`."""
+        """The posterior of the members, linearized; in the network's own units. Needs `fit`.
+
+        Where rows were held out it is that of the members before these rows took part.
+        """
         if getattr(self, "_bars", None) is None:
             if getattr(self, "_bar_rows", None) is None:
                 raise ValueError("error bars need all rows, and partial_fit keeps none: call fit(X, y).")
             train, held_out, total = self._bar_rows
             ridge = self.alpha_ if self.penalty == "l2" else 0.0
             self._bars = error_bars(
-                [list(zip(*member, strict=True)) for member in self._members],
+                [list(zip(*member, strict=True)) for member in self._judged],
                 self._activation(),
                 "linear",
                 self._output_offset,

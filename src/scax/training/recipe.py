@@ -15,8 +15,9 @@ class Recipe:
     """What a fit uses where nothing else is said.
 
     Few rows: a small network, trained on all of them until its objective stands still. Many: a deeper one, in single
-    precision, and the epoch that is best on a fifth of the rows. Several such networks are trained at once from
-    different starts, and their outputs averaged; a penalty that makes zeros is there for one small network.
+    precision; a fifth of the rows choose its best epoch, and all rows are then trained on for as long. Several such
+    networks are trained at once from different starts, and their outputs averaged; a penalty that makes zeros is there
+    for one small network.
 
     Example: `print(Recipe.of(7500, smooth=True))` says "4 networks of 64/64, …".
     """
@@ -30,6 +31,7 @@ class Recipe:
     holds_out: bool  # whether the best epoch is chosen by rows held out
     fraction: float  # of the rows, those
     members: int
+    refits: bool  # whether the members are then trained on all rows, for as many epochs as were best
     is_single: bool  # precision
 
     @staticmethod
@@ -37,16 +39,16 @@ class Recipe:
         """`smooth`: whether the penalty makes no zeros."""
         members = 4 if smooth else 1
         if rows < MANY_ROWS or not smooth:
-            return Recipe((32,), "tanh", "standard", 100, 1e-3, 3, False, 0.1, members, False)
+            return Recipe((32,), "tanh", "standard", 100, 1e-3, 3, False, 0.1, members, False, False)
         epochs = int(min(max(STEPS * batch_size / rows, 25), 60))
         numbers = "both" if columns <= MOST_COLUMNS else "clipped"
-        return Recipe((64, 64), "silu", numbers, epochs, 0.0, 10, True, 0.2, members, True)
+        return Recipe((64, 64), "silu", numbers, epochs, 0.0, 10, True, 0.2, members, True, True)
 
     def __str__(self) -> str:
         network = "/".join(map(str, self.hidden)) or "no hidden units"
         count = "1 network" if self.members == 1 else f"{self.members} networks"
         ends = f"until they improve by less than {self.tol:g}"
         if self.holds_out:
-            ends = f"the best epoch by {self.fraction:.0%} of the rows"
+            ends = f"the best epoch by {self.fraction:.0%} of the rows{', then all rows' if self.refits else ''}"
         numbers = {"both": "bins of numbers for half of them", "bins": "bins of numbers"}.get(self.numbers)
         return f"{count} of {network}{f', {numbers}' if numbers else ''}, up to {self.epochs} epochs, {ends}"
