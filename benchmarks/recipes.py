@@ -34,8 +34,8 @@ from scax.training.stopping import Stopping
 
 #: Networks trained at once, and exponents of their strengths 10^(e/2).
 GROUP = 4
-MANY = {"bins": [(-10, -8, -6, -4), (-9, -7, -5, -3), (-8, -7, -6, -5)],
-        "clipped": [(-10, -8, -6, -4), (-9, -7, -5, -3), (-8, -7, -6, -5)]}  # fmt: skip
+MANY = {"bins": [(-8, -7, -6, -5), (-10, -9, -4, -3), (-8, -7, -6, -5)],
+        "clipped": [(-8, -7, -6, -5), (-10, -9, -4, -3), (-8, -7, -6, -5)]}  # fmt: skip
 FEW = [(-8, -6, -5, -4), (-3, -2, -1, 0)]
 #: Kinds of networks for few rows: view, hidden layers, activation; and parts of the rows, each held out once.
 KINDS = {
@@ -127,7 +127,7 @@ def units(est: Any) -> dict[str, Any]:
     return {} if scaling is None else {"center": scaling.center, "scale": scaling.scale}
 
 
-def train(job: tuple[str, int, str, str]) -> str:
+def train(job: tuple[str, int, str, str], turns: int = 3) -> str:
     """One table and split; the file has one entry for each network."""
     name, seed, data, out = job
     warnings.simplefilter("ignore")
@@ -156,7 +156,7 @@ def train(job: tuple[str, int, str, str]) -> str:
         prepared = Prepared(table, rows, seed)
         held = prepared.est._held_out(prepared.y, 0.2, prepared.random)
         x, views = prepared.encode(table.x[test]), prepared.est._views()
-        for turn in range(3):
+        for turn in range(turns):
             for view, kind in enumerate(["bins", "clipped"] if len(views) > 1 else ["clipped"]):
                 made = prepared.group(view, MANY[kind][turn], held, x, refit=turn < 2)
                 networks += [one | {"kind": kind, "turn": turn, "rows": np.flatnonzero(held)} for one in made]
@@ -183,14 +183,14 @@ def jobs(data: str, out: str, splits: int) -> list[tuple[str, int, str, str]]:
     return [(name, seed, data, out) for seed in range(splits) for name in names + few]
 
 
-def work(queue: list, turn: Any, until: float) -> None:
+def work(queue: list, turn: Any, turns: int, until: float) -> None:
     """Take jobs until the time is over."""
     while time.time() < until:
         with turn.get_lock():
             i, turn.value = turn.value, turn.value + 1
         if i >= len(queue):
             return
-        print(train(queue[i]), flush=True)
+        print(train(queue[i], turns), flush=True)
 
 
 class Trained(NamedTuple):
@@ -327,7 +327,8 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--splits", type=int, default=3)
-    parser.add_argument("--tables", default="")
+    parser.add_argument("--tables", default="", help="names with ; between")
+    parser.add_argument("--turns", type=int, default=3, help="groups of networks for each view, at most 3")
     given = parser.parse_args()
     if given.what == "choose":
         choose(Path(given.out))
@@ -335,10 +336,14 @@ def main() -> None:
     os.makedirs(given.out, exist_ok=True)
     queue = jobs(given.data, given.out, given.splits)
     if given.tables:
-        queue = [job for job in queue if job[0] in given.tables.split(";")]
+        names = given.tables.split(";")
+        queue = sorted((job for job in queue if job[0] in names), key=lambda job: (job[1], names.index(job[0])))
     context, until = multiprocessing.get_context("spawn"), time.time() + given.seconds
     turn = context.Value("i", 0)
-    workers = [context.Process(target=work, args=(queue, turn, until), daemon=True) for _ in range(given.processes)]
+    workers = [
+        context.Process(target=work, args=(queue, turn, given.turns, until), daemon=True)
+        for _ in range(given.processes)
+    ]
     for each in workers:
         each.start()
     for each in workers:

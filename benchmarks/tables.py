@@ -412,7 +412,8 @@ def main() -> None:
         write(found, RESULTS)
         pages.write_tables(PAGE, {"tables": page(found)})
         draw(found, PLOT)
-    print(page(found))
+    if all("scax" in each for each in found.values()):
+        print(page(found))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,10 @@ from scax.estimators import SCAClassifier, SCARegressor
 from scax.estimators.pool import LEAST, MOST, Pool, Trained
 
 
+def _trained(view, alpha, loss, outputs):
+    return Trained(view, alpha, ([], []), np.uint32(0), ([], []), loss, outputs, [], [])
+
+
 class _Measured(Pool):
     """Losses from a formula instead of trainings."""
 
@@ -15,7 +19,7 @@ class _Measured(Pool):
 
     def train(self, jobs, starts=None):
         self.groups.append(jobs)
-        made = [Trained(v, a, ([], []), self.loss(v, np.log10(a)), np.zeros(0), [], []) for v, a in jobs]
+        made = [_trained(v, a, self.loss(v, np.log10(a)), np.zeros(0)) for v, a in jobs]
         self.trained += made
         return made
 
@@ -39,15 +43,45 @@ def test_the_search_says_where_it_ends_at_an_edge():
         assert np.isclose(min(pool.trained, key=lambda each: each.loss).alpha, 10 ** (edge / 2))
 
 
+def test_a_short_search_ends_where_strengths_make_little_difference():
+    for bend, groups in ((1e-3, 1), (1, 2)):
+        pool = _Measured(lambda view, e, bend=bend: 1 + view + bend * (e + 4) ** 2, [0, 0])
+        pool.search(is_short=True)
+        assert len(pool.groups) == groups
+        assert all(view == 0 for group in pool.groups[1:] for view, _ in group)
+
+
 def test_members_are_those_whose_average_is_best():
     outputs = np.array([[1.0, 0, 0], [-1.1, 0, 0], [0.5, 1, 1], [np.nan, 0, 0]])
     value = lambda z: float(np.mean(z**2))
     pool = _Measured(None, [0])
     pool.value = value
-    pool.trained = [Trained(0, 1.0, ([], []), value(z), z, [], []) for z in outputs]
+    pool.trained = [_trained(0, 1.0, value(z), z) for z in outputs]
     chosen = pool.members(4)
     assert [each.outputs[0] for each in chosen] == [1.0, -1.1]  # a third would make it worse
     assert len(pool.members(1)) == 1
+
+
+def test_members_trained_again_on_the_same_rows_are_the_same(monkeypatch):
+    pools = []
+    refit = Pool.refit
+    monkeypatch.setattr(
+        Pool, "refit", lambda self, members, feed: pools.append((self, feed)) or refit(self, members, feed)
+    )
+    random = np.random.RandomState(0)
+    x = random.uniform(-1, 1, (1100, 2))
+    y = np.sin(3 * x[:, 0]) + x[:, 1]
+    options = {"hidden_layer_sizes": 4, "max_iter": 4, "random_state": 0, "numbers": "clipped", "alpha": 1e-3}
+    model = SCARegressor(**options).fit(x, y)
+    ((pool, feed),) = pools
+    assert int(feed.count) == 1100
+    with pool.trainer.programs():
+        for one, again in zip(pool.trained, refit(pool, pool.trained, pool.feed), strict=True):
+            for was, now in zip([*one.network[0], *one.network[1]], [*again[0], *again[1]], strict=True):
+                np.testing.assert_allclose(now, was, rtol=2e-3, atol=2e-3)
+    assert not np.allclose(model._members[0][0][0], model._judged[0][0][0])
+    apart = SCARegressor(**options, early_stopping=True).fit(x, y)
+    np.testing.assert_allclose(apart._members[0][0][0], model._judged[0][0][0], rtol=1e-4, atol=1e-4)
 
 
 def test_bins_are_used_where_they_help_and_left_out_where_they_do_not():

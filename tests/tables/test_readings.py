@@ -118,6 +118,7 @@ def test_rare_levels_share_what_is_left():
 
 def test_a_column_that_counts_the_rows_is_told_of():
     assert any("numbers the rows" in told for told in _fit(t=list(range(N))).schema.warnings)
+    assert any("numbers the rows" in told for told in _fit(t=list(range(50_000, 50_000 + N))).schema.warnings)
     assert not _fit(t=list(range(1900, 1900 + N))).schema.warnings
 
 

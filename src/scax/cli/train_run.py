@@ -29,6 +29,7 @@ from .errors import INTERRUPTED
 from .live import Display, Lines
 from .words import count, say
 
+MANY_CLASSES = 50  # from which on the price of a step is shown
 SHOWN = 24  # columns of a table listed in the terminal; schema.json has them all
 
 
@@ -115,6 +116,8 @@ def _run(
             f"penalty {_penalties(config)}; the {config.keep} step is kept. The first step compiles.",
             flush=True,
         )
+        if session.net.widths[-1] >= MANY_CLASSES:
+            say(f"A step with {session.net.widths[-1]} classes: {session.step_cost()}.", flush=True)
     if session.undecided:
         _choose(session, machine)
     written = None if events is None or not hosts.first() else EventFiles(events, session.step)

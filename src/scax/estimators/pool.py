@@ -25,6 +25,8 @@ GROUP = 4
 BEGIN, LEAST, MOST = (-8, -6), -14, 6
 #: A view whose loss is larger than another's by this factor is not looked at further.
 WORSE = 1.2
+#: Two strengths whose losses differ by no more than this factor are equally good to a short search.
+FLAT = 1.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +96,11 @@ class Pool:
         self.trained += made
         return made
 
-    def search(self) -> None:
-        """Strengths for each view: two to begin with, two beside the better of them, and more while it is at an end."""
+    def search(self, is_short: bool = False) -> None:
+        """Strengths for each view: two to begin with, two beside the better of them, and more while it is at an end.
+
+        A short search ends where the strengths of the best view make little difference, and goes on with that view.
+        """
         tried: dict[tuple[int, int], float] = {}
 
         def attempt(points: list[tuple[int, int]]) -> None:
@@ -108,6 +113,11 @@ class Pool:
             attempt([(0, e) for e in range(BEGIN[0] - 2, BEGIN[1] + 3, 2)])
         least = lambda view: min((loss, e) for (v, e), loss in tried.items() if v == view)
         good = [v for v in range(len(self.views)) if least(v)[0] <= WORSE * min(tried.values())]
+        if is_short:
+            good = [min(good, key=least)]
+            losses = sorted(loss for (v, _), loss in tried.items() if v == good[0])
+            if losses[1] <= FLAT * losses[0]:
+                return
         room = GROUP // len(good)
         attempt([(v, e) for v in good for e in _beside(least(v)[1], [e for w, e in tried if w == v])[:room]])
         while True:
@@ -144,8 +154,9 @@ class Pool:
 
     def refit(self, members: Sequence[Trained], feed: EqualBatches) -> list[Layers]:
         """The members trained again from their starts on the rows of `feed`, each for as many epochs as were best."""
-        # as many networks as in a group, so that no other program is compiled
-        group = [members[i % len(members)] for i in range(max(GROUP, len(members)))]
+        # one, or as many as in a group, so that no other program is compiled
+        size = 1 if len(members) == 1 else max(GROUP, len(members))
+        group = [members[i % len(members)] for i in range(size)]
         epochs, steps = [each.epochs for each in members], feed.epochs(max(each.epochs for each in members))
         self.say(f"training the best {len(members)} again on all rows, up to {max(epochs)} epochs …")
         goals = sorted({steps[count - 1] for count in epochs})

@@ -92,7 +92,7 @@ class Training(Networks):
                 pool.views = self._masks
                 pool.train([(i, self.alpha_) for i in range(len(self._members))], self._members)
             elif is_auto(self.alpha):
-                pool.search()
+                pool.search(is_short=recipe.members == 1)
             else:
                 pool.train([(i % len(pool.views), float(self.alpha)) for i in range(recipe.members)])
             is_searched = is_auto(self.alpha) and not again

@@ -147,6 +147,12 @@ class Session:
         self.restore()
         return True
 
+    def step_cost(self) -> str:
+        """What a step solves, and how many multiplications that takes."""
+        x = np.zeros((self.config.batch_size, self.net.widths[0]), np.float32)
+        lines = self.method.explain(engine.solution(self.method, self.carry.state), x).splitlines()
+        return "; ".join(line.split(", largest")[0] for line in lines if line.startswith(("curvature", "solver")))
+
     @property
     def weights(self) -> int:
         return int(self.carry.state.w.shape[0])

@@ -135,8 +135,9 @@ def _classes(where: str, found: Tallied) -> tuple[str | int | bool, ...]:
 
 
 def counts_rows(name: str, found: Tallied) -> str | None:
-    """A warning where a column is 0, 1, 2, … or 1, 2, 3, …, whatever it is called."""
-    if not (found.whole and found.rising and found.low in (0, 1) and found.high - found.low == found.rows - 1):
+    """A warning where a column is n, n + 1, n + 2, …, whatever it is called; such as 1900, 1901, … may be years."""
+    begins = found.low in (0, 1) or found.low >= 10_000
+    if not (begins and found.whole and found.rising and found.high - found.low == found.rows - 1):
         return None
     return f"Column {name!r} numbers the rows: if it is no time or place of theirs, {_LEAVE_OUT}."
 
