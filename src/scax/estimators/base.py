@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -112,7 +113,9 @@ class SCAEstimator(Uncertain, StrengthSearch):
         X, targets, weight, _ = self._merged(X, y, sample_weight, first=first)
         random = self._random if hasattr(self, "_random") else check_random_state(self.random_state)
         if first:
-            single = {"members": 1 if is_auto(self.n_members) else self.n_members, "holds_out": False}
+            single: dict[str, Any] = {"members": 1 if is_auto(self.n_members) else self.n_members, "holds_out": False}
+            if is_auto(self.numbers):  # the quartiles of a first part may be equal
+                single["numbers"] = "standard"
             self.recipe_ = dataclasses.replace(self._recipe(1, X.shape[1], targets.shape[1]), **single)
             self._encoding = self._learn_encoding(X, weight)
             self._initialize(targets, weight, random)

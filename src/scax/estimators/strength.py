@@ -20,18 +20,20 @@ MOST_ROWS, FRACTION = 65_536, 0.25
 MOST_PATH_ROWS, PATH_STEPS = 4096, 100
 #: Steps on all rows that end the training of each strength with exact zeros: the fit itself takes as many as it needs.
 PATH_FINISH = 5
-#: Steps for one trial, if that is neither less than 6 epochs nor more than 24: short trials favor weak penalties.
-STEPS = 96
+#: Steps for one trial, within limits to its epochs.
+STEPS, FEWEST_PASSES, MOST_PASSES = 96, 6, 24
+#: Rows in all the parts that are held out in turn, about, and those parts at most.
+REPEATED_ROWS, MOST_REPEATS = 2000, 5
 
 
 def repeats(rows: int) -> int:
     """How many times rows are held out: more often where they are few."""
-    return int(np.clip(200 // rows, 1, 3))
+    return int(np.clip(REPEATED_ROWS // rows, 1, MOST_REPEATS))
 
 
 def passes(rows: int, batch_size: int) -> int:
     """Epochs for one trial."""
-    return int(np.clip(STEPS * batch_size // rows, 6, 24))
+    return int(np.clip(STEPS * batch_size // rows, FEWEST_PASSES, MOST_PASSES))
 
 
 def trials(

@@ -6,6 +6,7 @@ import numpy as np
 from ..models.compact import used, weights_used
 from ..training import engine
 from ..training.feed import padded
+from ..training.recipe import MANY_ROWS
 from ..training.stopping import Stopping
 from ..training.strength import choose_strength
 from . import strength
@@ -46,7 +47,8 @@ class StrengthSearch(Sparsity, EvidenceSearch):
                 apart = self._held_out(y[some], strength.FRACTION, random)
                 parts = ((some[~apart], n), (some[apart], round(strength.FRACTION * n)))
                 splits.append([trainer.feed(*data.take(at), batch_size, padded(size)) for at, size in parts])
-            count = strength.passes(n, batch_size)
+            # of few rows as many as the fit's own: shorter trials favor weak penalties
+            count = self.recipe_.epochs if n < MANY_ROWS else strength.passes(n, batch_size)
             stopping = Stopping(0.0, count, False, engine.RUNS)
             start = trainer.params(self._members[0], self._masks[0])
             trial = strength.trials(trainer, start, splits, stopping, count, seed, self._say)
