@@ -56,20 +56,21 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         Training stops after this many epochs in a row without an improvement: 10; 3 for less than 1,000 rows.
     early_stopping : bool or "auto", default="auto"
         Set a part of the rows aside, stop when the loss on them no longer falls, and keep the best weights. "auto" does
-        so from 1,000 rows on, unless the penalty makes zeros.
+        so from 1,000 rows on, unless the penalty makes zeros, and then trains the members again on all rows, for as
+        many epochs as were best.
     validation_fraction : float or "auto", default="auto"
         The part of the rows that early stopping sets aside: 0.2; 0.1 for less than 1,000 rows.
     n_members : int or "auto", default="auto"
         Networks whose raw outputs are averaged: at most so many of those of the search. 4, or 1 with a penalty making
-        zeros. `coefs_` is one network that stands for all: their units side by side.
+        zeros; 1 also searches less. `coefs_` is one network that stands for all: their units side by side.
     standardize : bool, default=True
         Scale inputs (see `numbers`) and targets inside the estimator; predictions are in the original units.
     numbers : {"auto", "standard", "clipped", "bins", "both"}, default="auto"
         How columns of numbers enter the network. "standard": mean 0 and deviation 1. "clipped": median 0 and distance
         of the quartiles 1, large values clipped smoothly. "bins": that, and each number's place within 16 quantile bins
         (piecewise linear encoding). "both": half of the members see the bins, half do not; the better half alone where
-        rows held out show a clear difference. "auto" is "both" from 1,000 rows on ("clipped" with hundreds of columns),
-        and "standard" for fewer rows, a penalty that makes zeros, and a linear model.
+        rows held out show a clear difference. "auto" is "both" from 1,000 rows on, "clipped" for fewer rows or with
+        hundreds of columns, and "standard" for a penalty that makes zeros and for a linear model.
     categorical_features : array-like of bool, int or str, "from_dtype" or None, default="from_dtype"
         Columns that are categories, by mask, place or name, beside the columns of a data frame (pandas, polars) with
         texts or categories, which always are. Every level gets a feature; levels seen in fewer than 5 rows share one.
