@@ -114,8 +114,6 @@ class SCAEstimator(Uncertain, StrengthSearch):
         random = self._random if hasattr(self, "_random") else check_random_state(self.random_state)
         if first:
             single: dict[str, Any] = {"members": 1 if is_auto(self.n_members) else self.n_members, "holds_out": False}
-            if is_auto(self.numbers):  # the quartiles of a first part may be equal
-                single["numbers"] = "standard"
             self.recipe_ = dataclasses.replace(self._recipe(1, X.shape[1], targets.shape[1]), **single)
             self._encoding = self._learn_encoding(X, weight)
             self._initialize(targets, weight, random)

@@ -69,8 +69,8 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         How columns of numbers enter the network. "standard": mean 0 and deviation 1. "clipped": median 0 and distance
         of the quartiles 1, large values clipped smoothly. "bins": that, and each number's place within 16 quantile bins
         (piecewise linear encoding). "both": half of the members see the bins, half do not; the better half alone where
-        rows held out show a clear difference. "auto" is "both" from 1,000 rows on, "clipped" for fewer rows or with
-        hundreds of columns, and "standard" for a penalty that makes zeros and for a linear model.
+        rows held out show a clear difference. "auto" is "both" from 1,000 rows on ("clipped" with hundreds of columns),
+        and "standard" for fewer rows, a penalty that makes zeros, and a linear model.
     categorical_features : array-like of bool, int or str, "from_dtype" or None, default="from_dtype"
         Columns that are categories, by mask, place or name, beside the columns of a data frame (pandas, polars) with
         texts or categories, which always are. Every level gets a feature; levels seen in fewer than 5 rows share one.
