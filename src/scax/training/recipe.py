@@ -39,9 +39,7 @@ class Recipe:
         """`smooth`: whether the penalty makes no zeros."""
         members = 4 if smooth else 1
         if rows < MANY_ROWS or not smooth:
-            return Recipe(
-                (32,), "tanh", "clipped" if smooth else "standard", 100, 1e-3, 3, False, 0.1, members, False, False
-            )
+            return Recipe((32,), "tanh", "standard", 100, 1e-3, 3, False, 0.1, members, False, False)
         epochs = int(min(max(STEPS * batch_size / rows, 25), 60))
         numbers = "both" if columns <= MOST_COLUMNS else "clipped"
         return Recipe((64, 64), "silu", numbers, epochs, 0.0, 10, True, 0.2, members, True, True)
