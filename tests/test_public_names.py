@@ -20,9 +20,9 @@ def test_lazy_names_match_the_imports_for_type_checkers(package):
     told = {
         (node.module, alias.name) for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
-    lazy = {(home, name) for name, home in module._HOME.items()}
+    lazy = {(home, name) for home, names in module._NAMES.items() for name in names}
     assert {pair for pair in told if pair[0] is not None} == lazy
-    for name in module._HOME:
+    for _, name in lazy:
         assert name in dir(module)
         assert getattr(module, name) is not None
 

@@ -11,7 +11,7 @@ CORE = {
 }  # fmt: skip
 SHELL = {"bridges", "cli", "cluster", "estimators", "federated", "report", "reproduce", "runs", "storage", "tables"}
 #: Belongs to neither: our own networks, and the helpers that import the standard library alone.
-BESIDE = {"models", "operators", "_cache", "_extras", "_gaussian", "_text", "_untrusted"}
+BESIDE = {"models", "operators", "_cache", "_lazy", "_extras", "_gaussian", "_text", "_untrusted"}
 HEAVY = {"matplotlib", "pandas", "polars", "ray", "rich", "sklearn", "typer"}
 #: What the core takes from the shell; training: the order of rows, rows on disk, and the file that `strength` reads.
 TAKES = {

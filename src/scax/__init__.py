@@ -7,6 +7,8 @@ not need, and a saved model predicts on a machine without JAX.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ._lazy import on_demand
+
 if TYPE_CHECKING:
     from . import federated as federated
     from . import solvers as solvers
@@ -115,19 +117,6 @@ _NAMES = {
     ),
     "uncertainty": ("Posterior", "posterior", "train_by_evidence"),
 }
-_HOME = {name: module for module, names in _NAMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        return _folder(name)
-    value = getattr(importlib.import_module("." + _HOME[name], __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
 
 
 def _folder(name: str) -> Any:
@@ -139,3 +128,6 @@ def _folder(name: str) -> Any:
         if error.name != f"{__name__}.{name}":
             raise
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__getattr__, __dir__ = on_demand(__name__, _NAMES, _folder)

@@ -1,7 +1,8 @@
 """Files that can be trusted: written whole or not at all, checked before use, and reading them runs nothing."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import on_demand
 
 if TYPE_CHECKING:
     from .checkpoint import load_checkpoint as load_checkpoint
@@ -25,16 +26,5 @@ _NAMES = {
     "model": ("Model", "load", "save"),
     "whole": ("remove_parts", "write_bytes", "write_text"),
 }
-_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module("." + _HOME[name], __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__ = on_demand(__name__, _NAMES)

@@ -4,8 +4,9 @@ Imported when first used, as in the package above: encoding a table needs NumPy 
 only the shuffled stream of rows needs JAX.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import on_demand
 
 if TYPE_CHECKING:
     from .errors import TableError as TableError
@@ -33,16 +34,5 @@ _NAMES = {
     "table": ("Table", "open_table"),
     "tally": ("Tally",),
 }
-_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module("." + _HOME[name], __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__ = on_demand(__name__, _NAMES)
