@@ -21,7 +21,6 @@ import optax
 
 import scax
 from benchmarks.outputs import STEPS
-from benchmarks.pairs_kernel import eliminate_pairs
 from benchmarks.steps import CASES, Case, describe_machine
 from scax.rules import damping, iterate_average
 from scax.solvers.linear import cholesky
@@ -49,7 +48,6 @@ BRANCHES = ((damping, "where_needed", branching), (iterate_average, "where_neede
 LIBRARY = ((cholesky, "LARGEST_KERNEL", 0),)
 #: Measured of every case.
 MAIN = ("Adam", "auto")
-PAIRS = ((cholesky, "_eliminate", eliminate_pairs), (cholesky, "LARGEST_KERNEL", 128))
 
 
 def methods(problem: scax.Problem, case: Case, parts: bool) -> dict[str, tuple]:
@@ -73,7 +71,6 @@ def methods(problem: scax.Problem, case: Case, parts: bool) -> dict[str, tuple]:
         made["one direction"] = (scax.SCA(problem, curvature=1), ())
     if case.batch <= cholesky.LARGEST_KERNEL:
         made["auto, library's Cholesky"] = (scax.SCA(problem), LIBRARY)
-        made["auto, two columns at once"] = (scax.SCA(problem), PAIRS)
     if case.loss == "logistic":
         made["exact"] = (scax.SCA(problem, curvature="exact"), ())
     return made

@@ -80,8 +80,18 @@ def adam(problem: Any, params: Any, x: Any, y: Any, rows: int, key: Any) -> np.n
 
 
 #: Shares of damping tried on sets of classes.
-SHARES = (0.064, 0.032, 0.016, 0.008, 0.004, 0.002)
-DAMPED = ("softmax 10, 784 inputs", "digits", "SkillCraft1", "softmax 10", "softmax 3", "softmax 10, 200 inputs")
+SHARES = (0.032, 0.016, 0.008, 0.004, 0.002)
+DAMPED = (
+    "digits",
+    "SkillCraft1",
+    "softmax 3",
+    "softmax 10",
+    "softmax 10, no noise",
+    "softmax 10, noise 1",
+    "softmax 10, 200 inputs",
+    "softmax 10, 784 inputs",
+    "logistic 10",
+)
 
 
 def dampings(name: str, folder: Path | None) -> Iterator[dict]:
