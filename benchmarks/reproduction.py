@@ -65,13 +65,9 @@ def adopt(results: dict, new: dict) -> dict:
     if any("adam-tuned" in entry["methods"] for _, study, part in pairs for entry in study[part].values()):
         return results | new
     for old, study, part in pairs:
-        lines = []
         for label, entry in study[part].items():
             old[part][label]["methods"] |= entry["methods"]
-            lines += [name for name in entry["methods"] if name not in lines]
-        note = f"the lines {', '.join(lines)} by `{study['command']}`"
-        if note not in old.get("note", ""):
-            old["note"] = "; ".join([*([old["note"]] if "note" in old else []), note])
+        old["note"] = old.get("note", f"SCA's lines by `{study['command']}`")
     return results | {name: part for name, part in new.items() if name not in ("table2", "susy")}
 
 
