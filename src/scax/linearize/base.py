@@ -124,10 +124,14 @@ LARGE_PRODUCT, MOST_HALVINGS = 512, 3
 
 
 def symmetric_product(rows: Float[Array, "m q"]) -> Float[Array, "m m"]:
-    """A Aᵀ. A large one is half the work of another product: an NVIDIA GPU's library has a routine for it, elsewhere
-    halves of the rows are multiplied with themselves and the cross product is used twice."""
-    if rows.shape[0] < LARGE_PRODUCT:
+    """A Aᵀ. A large one is half the work of another product: an NVIDIA GPU's library has a routine for it, which serves
+    where rows are fewer than columns (3.6 ms in place of 4.5 for 3,500 × 10,065); elsewhere halves of the rows are
+    multiplied with themselves and the cross product is used twice."""
+    m, q = rows.shape
+    if m < LARGE_PRODUCT:
         return rows @ rows.T
+    if m > q:
+        return _in_parts(rows)
     return jax.lax.platform_dependent(rows, cuda=_by_library, default=_in_parts)
 
 
