@@ -333,25 +333,15 @@ def draw(results: dict) -> None:
 
 
 def relevance() -> None:
-    """docs/images/relevance.svg: how large the evidence lets the weights of each input be; y depends on five."""
-    import jax
-
-    import scax
-
+    """docs/images/relevance.svg: how large the evidence lets the weights of each column be; y depends on five."""
     pyplot = _pyplot()
-    x, y = make_friedman1(500, noise=1.0, random_state=0)
-    x, y = (x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std()
-    net = scax.MLP((10, 16, 1))
-    problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-3))
-    start = net.init(jax.random.key(0))
-    params, _, post = scax.train_by_evidence(problem, start, (x, y), groups="inputs", steps=1500, stretches=30)
-    width = np.sqrt(post.temperature / post.prior) * np.asarray(params["scale"][0]["weight"]).ravel()  # √(T/Nλ)
+    model, _ = fit(SCARegressor(alpha="evidence", random_state=0), *make_friedman1(500, noise=1.0, random_state=0))
     figure, axes = pyplot.subplots(figsize=(5.5, 2.6), layout="constrained")
-    axes.bar(np.arange(1, 11), width, color=["#4878d0"] * 5 + ["#bbbbbb"] * 5)
-    axes.set(yscale="log", xlabel="input", title="how large its weights may be; y depends on inputs 1 to 5")
+    axes.bar(np.arange(1, 11), model.relevance_, color=["#4878d0"] * 5 + ["#bbbbbb"] * 5)
+    axes.set(yscale="log", xlabel="column", title="relevance_; y depends on columns 1 to 5")
     axes.set_xticks(np.arange(1, 11))
     _write(figure, "relevance")
-    print("relevance", np.round(width, 4).tolist())
+    print("relevance", np.round(model.relevance_, 4).tolist())
 
 
 def _pyplot():
