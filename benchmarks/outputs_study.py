@@ -74,7 +74,8 @@ def adam(problem: Any, params: Any, x: Any, y: Any, rows: int, key: Any) -> np.n
     def run(rate, end):
         state = method.init(params)
         state = dataclasses.replace(state, optimizer=tuned(state.optimizer, rate, 1.0, end))
-        return follow(method, state, key, (x, y), [jnp.minimum(mark, end) for mark in ENDS], rows)[0][-1, 0]
+        ends: Any = [jnp.minimum(mark, end) for mark in ENDS]
+        return follow(method, state, key, (x, y), ends, rows)[0][-1, 0]
 
     return np.asarray([[run(rate, np.int32(end)) for end in ENDS] for rate in RATES])
 
