@@ -327,7 +327,7 @@ def draw(results: dict, path: Path) -> None:
     axes[0].set_ylabel("objective over U*, %")
     axes[0].set_title(f"CASP, {row['weights']} weights", fontsize=10)
     axes[1].set_title("the same against bytes", fontsize=10)
-    axes[0].legend(frameon=False, fontsize=8)
+    axes[1].legend(frameon=False, fontsize=8, loc="lower left")
     if "digits" in results:
         result = results["digits"]
         for name, label in (("local", "local rounds"), ("fedavg", "FedAvg")):
