@@ -272,6 +272,17 @@ def measure(table: Table, name: str, seed: int, rows: int) -> dict[str, float]:
     return {"error": found, "processor_seconds": took, "seconds": wall, **about}
 
 
+def comparable(results: dict[str, Any]) -> dict[str, Any]:
+    """Of each table the splits that all methods have which were tried on all tables."""
+    everywhere = [name for name in _order(results) if all(name in each for each in results.values())]
+    found = {}
+    for table, each in results.items():
+        common = set.intersection(*({split["split"] for split in each[name]} for name in everywhere))
+        some = {name: [split for split in splits if split["split"] in common] for name, splits in each.items()}
+        found[table] = {name: splits for name, splits in some.items() if splits}
+    return found
+
+
 def ranks(results: dict[str, Any]) -> dict[str, float]:
     """The mean rank of each method that was tried on all tables."""
     names = [name for name in _order(results) if all(name in each for each in results.values())]
@@ -282,6 +293,7 @@ def ranks(results: dict[str, Any]) -> dict[str, float]:
 
 def draw(results: dict[str, Any], path: Path) -> None:
     """Every method's errors beside those of scax: a dot for each table, left of the line where scax is behind."""
+    results = comparable(results)
     from matplotlib.figure import Figure
 
     found = sorted(((rank, name) for name, rank in ranks(results).items()), reverse=True)
@@ -311,10 +323,11 @@ def _mean(splits: list[dict[str, float]], what: str) -> float:
 
 def page(results: dict[str, Any]) -> str:
     """The table of the docs."""
+    results = comparable(results)
     names = [name for name in _order(results) if all(name in each for each in results.values())]
     lines = [
-        "| table | rows × columns | " + " | ".join(names) + " | scax, processor s |",
-        "|---" * (len(names) + 3) + "|",
+        "| table | rows × columns | splits | " + " | ".join(names) + " | scax, processor s |",
+        "|---" * (len(names) + 4) + "|",
     ]
     for table, each in results.items():
         errors = {name: _mean(each[name], "error") for name in names}
@@ -328,15 +341,19 @@ def page(results: dict[str, Any]) -> str:
             for n in names
         ]
         mark = " ●" if table in SEEN else ""
-        cost = f"{_mean(each['scax'], 'processor_seconds'):.0f}" if "scax" in each else "–"
-        lines.append(f"| {table}{mark} | {size['rows']:,} × {size['columns']} | " + " | ".join(cells) + f" | {cost} |")
+        mark += " †" if any("recipe" in split for split in each["scax"]) else ""
+        cost = f"{min(split['processor_seconds'] for split in each['scax']):.0f}"
+        shape = f"{size['rows']:,} × {size['columns']} | {len(each['scax'])}"
+        lines.append(f"| {table}{mark} | {shape} | " + " | ".join(cells) + f" | {cost} |")
     found = ranks(results)
     if found:
         mean = lambda name: np.exp(np.mean([np.log(ratio) for ratio in _over_scax(results, name)]))
         median = lambda name: np.median(_over_scax(results, name))
         for what, of in (("geometric mean", mean), ("median", median)):
-            lines.append(f"| error over that of scax, {what} | | " + " | ".join(f"{of(n):.2f}" for n in names) + " | |")
-        lines.append("| mean rank | | " + " | ".join(f"{found[name]:.1f}" for name in names) + " | |")
+            lines.append(
+                f"| error over that of scax, {what} | | | " + " | ".join(f"{of(n):.2f}" for n in names) + " | |"
+            )
+        lines.append("| mean rank | | | " + " | ".join(f"{found[name]:.1f}" for name in names) + " | |")
     return "\n".join(lines)
 
 
