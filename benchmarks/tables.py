@@ -297,7 +297,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
     from matplotlib.figure import Figure
 
     found = sorted(((rank, name) for name, rank in ranks(results).items()), reverse=True)
-    figure = Figure(figsize=(8, 0.4 * len(found) + 0.9), layout="constrained")
+    figure = Figure(figsize=(8, 0.4 * len(found) + 1.1), layout="constrained")
     axes = figure.subplots()
     for place, (_, name) in enumerate(found):
         ratio = _over_scax(results, name)
@@ -308,7 +308,9 @@ def draw(results: dict[str, Any], path: Path) -> None:
     axes.set_xticks(ticks := [0.5, 0.7, 1, 1.5, 2, 3], [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.set_yticks(range(len(found)), [f"{name} (mean rank {rank:.1f})" for rank, name in found])
-    axes.set_xlabel("error over that of scax, a dot for each table (larger than 3: at 3); bar: geometric mean")
+    axes.set_xlabel(
+        "error over that of scax: a dot for each table (beyond 3 at 3), a bar for the geometric mean", fontsize=9
+    )
     figure.savefig(path, metadata={"Date": None})
 
 
