@@ -308,9 +308,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
     axes.set_xticks(ticks := [0.5, 0.7, 1, 1.5, 2, 3], [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.set_yticks(range(len(found)), [f"{name} (mean rank {rank:.1f})" for rank, name in found])
-    axes.set_xlabel(
-        "error over that of scax: a dot for each table (beyond 3 at 3), a bar for the geometric mean", fontsize=9
-    )
+    axes.set_xlabel("error over that of scax: a dot for each table (beyond 3 at 3),\na bar for the geometric mean")
     figure.savefig(path, metadata={"Date": None})
 
 
