@@ -130,6 +130,7 @@ class SCA:
         others = (self.blocks, self.parallel, self.averaging, self.carry, self.step_size, self.damping, self.clock)
         is_plain = all(part is None for part in others) and isinstance(self.solver, Auto)
         is_plain = is_plain and isinstance(self.metric, LowRank) and self.metric.automatic
+        is_plain = is_plain and self.curvature in ("auto", "exact")
         fits = keeps_matrix(self.problem.layout(params).size, rows)
         if not (is_plain and fits and self.surrogate == "partial" and self.problem.regularizer.is_smooth):
             return self
@@ -341,7 +342,8 @@ def _observe(linearized: LinearizedBatch, state: State) -> Seen:
 @jax.jit
 def _gradient(sca: SCA, state: State, batch: Batch | TermBatch) -> Float[Array, "q"]:
     """1/L Σ ∇l_i(w): the start of the memory from data."""
-    return _linearize(dataclasses.replace(sca, surrogate="full"), state, batch)[0].gradient()
+    linear = dataclasses.replace(sca, surrogate="full", curvature="auto", metric=None)
+    return _linearize(linear, state, batch)[0].gradient()
 
 
 def check_sca(value: Any) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import scax
+from scax._struct import struct
+from scax.rules import FullMatrix, LowRank
 from scax.sca import _linearize, _observe, convex_problem
 
 KEY = jax.random.key(0)
@@ -60,7 +62,7 @@ def test_of_several_the_first_is_the_gradient_and_the_mean_is_the_hessian(loss, 
         monkeypatch.setattr(jax.random, "rademacher", drawn)
         rows = loss.directions(z, ONE_HOT, KEY, r)
         mean += jnp.einsum("nrk,nrl->nkl", rows, rows) / len(draws)
-    np.testing.assert_allclose(mean, hessian, atol=2e-5)
+    np.testing.assert_allclose(mean, hessian, rtol=1e-5, atol=2e-5)
     slope = loss.gradient(z, ONE_HOT)
     slope = slope if (left := loss.remainder(z, ONE_HOT)) is None else slope - left
     size = jnp.linalg.norm(loss.whitened(z, ONE_HOT), axis=1, keepdims=True)
@@ -119,6 +121,58 @@ def test_the_gradient_is_exact_and_forms_agree(loss, y, r, solvers):
         np.testing.assert_allclose(other.step(state, (X, y))[0].w, w, atol=1e-5)
     exact = scax.SCA(problem, curvature="exact", damping=0.1, metric=None)
     assert not np.allclose(exact.step(state, (X, y))[0].w, w, atol=1e-4)
+
+
+@struct
+class Signs(scax.Softmax):
+    """A loss with directions of its own: random signs alone, the row's gradient not among them."""
+
+    def directions(self, z, y, key, r):
+        signs = jax.random.rademacher(key, (z.shape[0], r, z.shape[1]), z.dtype)
+        return self.pull_factor(z, y, signs) / r**0.5
+
+
+def slope_of_next_step(sca, batch):
+    state = sca.init(PARAMS)
+    surrogate, _ = convex_problem(sca, state, batch)
+    return jax.grad(surrogate.value)(jnp.zeros_like(state.w))
+
+
+def test_the_gradient_is_exact_with_directions_of_the_losss_own():
+    problem = scax.Problem(NET.apply, Signs(), scax.L2(1e-2))
+    sca = scax.SCA(problem, curvature=2, damping=0.1, metric=None)
+    whole = jax.grad(lambda p: problem.objective(p, X, LABELS))(PARAMS)
+    np.testing.assert_allclose(
+        slope_of_next_step(sca, (X, LABELS)), problem.layout(whole).flatten(whole), rtol=1e-5, atol=1e-6
+    )
+    linearized = _linearize(sca, sca.init(PARAMS), problem.ready(PARAMS, (X, LABELS)))[0]
+    assert linearized.caution == Signs().caution
+
+
+def test_the_gradient_is_exact_far_from_the_minimum():
+    """Counts of 1e20: the square of √λ − y/√λ is beyond float32, its length is not."""
+    rows = scax.Poisson().directions(jnp.zeros((1, 3)), jnp.asarray([[1e20, 2e20, 0.0]]), KEY, 2)
+    np.testing.assert_allclose(rows[0, 0], -np.asarray([1, 2, 0]) / 5**0.5, rtol=1e-5, atol=1e-6)
+    problem, counts = scax.Problem(NET.apply, scax.Poisson(), scax.L2(1e-2)), 1e20 * ONE_HOT
+    sca = scax.SCA(problem, curvature=2, damping=0.1, metric=None)
+    whole = jax.grad(lambda p: problem.objective(p, X, counts))(PARAMS)
+    slope, expected = slope_of_next_step(sca, (X, counts)), problem.layout(whole).flatten(whole)
+    np.testing.assert_allclose(slope, expected, rtol=1e-4, atol=1e-5 * float(jnp.max(jnp.abs(expected))))
+
+
+@pytest.mark.parametrize("options", [{"curvature": 2}, {"curvature": "quadratic"}, {"metric": "low-rank"}])
+def test_a_memory_of_gradients_starts_from_data_whatever_the_curvature(options):
+    sca = scax.SCA(SOFTMAX, averaging=0.5, **options)
+    loss = scax.Problem(NET.apply, scax.Softmax())
+    whole = jax.grad(lambda p: loss.objective(p, X, LABELS))(PARAMS)
+    np.testing.assert_allclose(
+        sca.init(PARAMS, (X, LABELS)).memory, loss.layout(whole).flatten(whole), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_points_drawn_anew_keep_the_curvature_that_was_asked_for():
+    for curvature, kind in (("auto", FullMatrix), ("exact", FullMatrix), (2, LowRank), ("quadratic", LowRank)):
+        assert isinstance(scax.SCA(SOFTMAX, curvature=curvature).on_fresh_points(PARAMS, 6).metric, kind)
 
 
 def test_damping_is_half_where_the_gradient_is_among_the_directions():
@@ -192,9 +246,9 @@ def test_one_output_takes_the_quadratic_surrogate_only_where_damping_adapts():
     problem, params, y = scax.Problem(net.apply, scax.Logistic(), scax.L2(1e-2)), net.init(KEY), ONE_HOT[:, 0]
     said = lambda **options: scax.SCA(problem, metric=None, **options).explain(params, X)
     assert "curvature quadratic: one solve" in said()
-    assert "curvature exact: one output" in said(damping=0.1)
+    assert "curvature exact: a fixed damping" in said(damping=0.1)
     straight = scax.Problem(net.apply, scax.Huber(0.1), scax.L2(1e-2))  # far from its target a row has no curvature
-    assert "curvature exact: one output" in scax.SCA(straight, metric=None).explain(params, X)
+    assert "curvature exact: rows on the straight arms" in scax.SCA(straight, metric=None).explain(params, X)
     states = {}
     for name, options in (("auto", {}), ("exact", {"curvature": "exact"}), ("quadratic", {"curvature": "quadratic"})):
         sca = scax.SCA(problem, metric=None, **options)

@@ -71,7 +71,7 @@ class Loss:
         if r == 1:
             return self.pull_factor(z, y, signs)
         a = self.whitened(z, y)[:, None]
-        norm = jnp.linalg.norm(a, axis=2, keepdims=True)
+        norm = lengths(a)[..., None]
         along = a / jnp.where(norm > 0, norm, 1)  # â, zero where there is no gradient
         across = signs - along * jnp.sum(along * signs, axis=2, keepdims=True)
         return self.pull_factor(z, y, jnp.concatenate([along, across / math.sqrt(r - 1)], axis=1))
@@ -112,3 +112,10 @@ class Loss:
                 f"y has values up to {largest:.2g}, whose {type(self).__name__} loss is not finite in "
                 f"{jnp.dtype(dtype).name}: divide y by {largest:.0e} and multiply predictions by it."
             )
+
+
+def lengths(a: Float[Array, "*n k"]) -> Float[Array, "*n"]:
+    """‖a_i‖ of every row, finite wherever its numbers and the length itself are: their squares may not be."""
+    largest = jnp.max(jnp.abs(a), axis=-1, keepdims=True)
+    scale = jnp.where(largest > 0, largest, 1)
+    return jnp.linalg.norm(a / scale, axis=-1) * scale[..., 0]

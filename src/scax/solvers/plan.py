@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from ..linearize.network import NetworkFunction
 from ..linearize.structured import Plan, one_row
 from ..losses.base import Loss
+from ..problem import Problem
 from .base import Solver
 from .closed_form import ClosedForm
 from .cost import Dimensions, step_cost
@@ -80,12 +81,8 @@ def plan_step(
         plan = None if len(network.problem.names) > 1 else _read(network, w, x, rows, directions)
         return dataclasses.replace(own, plan=plan, memory_rows=-(-memory_rows // seen))
 
-    # with a prox, and on rows that each block draws for itself, the loss stays
-    adaptive = adaptive and network.problem.regularizer.is_smooth and not own_batches
-    adaptive = adaptive and len(network.problem.names) < 2
-    # rows on a loss's straight arms have no curvature in a model, and only the loss itself says where the arms end
-    adaptive = adaptive and type(network.problem.loss).remainder is Loss.remainder
-    directions, second_order, why = choose_curvature(curvature, rows, outputs, sized, adaptive)
+    whole_loss = _needs_whole_loss(network.problem, own_batches, adaptive)
+    directions, second_order, why = choose_curvature(curvature, rows, outputs, sized, whole_loss)
     dimensions = sized(directions, second_order)
     choice = solver.choose(dimensions)
     form = choice.solver.form
@@ -100,20 +97,41 @@ def _read(network: NetworkFunction, w: Any, x: Any, rows: int, directions: int |
     return Plan.of(network, leaves, one_row(x), rows, directions)
 
 
+def _needs_whole_loss(problem: Problem, own_batches: bool, adaptive: bool) -> str | None:
+    """Why a loss of one output is not met in its second-order model; None where it may be."""
+    if not adaptive:
+        return "a fixed damping does not follow how far the model holds"
+    if not problem.regularizer.is_smooth:
+        return "a penalty with a corner is solved for together with the loss"
+    if own_batches:
+        return "each block draws rows of its own"
+    if len(problem.names) > 1:
+        return "several terms keep their own losses"
+    if type(problem.loss).remainder is not Loss.remainder:
+        return "rows on the straight arms of the loss have no curvature in a model"
+    return None
+
+
 def choose_curvature(
-    curvature: str | int, rows: int, outputs: int, sized: Callable[[int | None], Dimensions], adaptive: bool = False
+    curvature: str | int,
+    rows: int,
+    outputs: int,
+    sized: Callable[[int | None], Dimensions],
+    whole_loss: str | None = "asked for",
 ) -> tuple[int | None, bool, str]:
     """(directions sampled per row, whether the loss is met in its second-order model, why). `sized` gives a step's
-    sizes with so many directions, None for the whole Hessian."""
+    sizes with so many directions, None for the whole Hessian; `whole_loss` says why one output keeps its loss."""
     loss_is_quadratic = sized(None).takes_one_solve
     if curvature == "exact":
         return None, False, "asked for"
     if curvature == "quadratic":
         return None, not loss_is_quadratic, "asked for"
     if outputs == 1:
-        if adaptive and curvature == "auto" and not loss_is_quadratic:
-            return None, True, "one solve where the loss itself takes several"
-        return None, False, "one output has one direction"
+        if curvature != "auto" or loss_is_quadratic:
+            return None, False, "one output has one direction"
+        if whole_loss is not None:
+            return None, False, whole_loss
+        return None, True, "one solve where the loss itself takes several"
     if isinstance(curvature, str):
         if outputs <= DIRECTIONS:
             return None, False, f"{outputs} outputs have no more directions than are sampled"

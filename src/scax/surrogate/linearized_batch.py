@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from ..batch import Batch, Pairs, TermBatch
 from ..linearize import Linearization
 from ..linearize.base import exact, symmetric_product
+from ..losses.base import Loss, lengths
 from ..problem import Problem
 from .sampled import SampledCurvature
 
@@ -60,9 +61,9 @@ class LinearizedBatch:
     def _gradient_by(self, sampled: Linearization) -> Float[Array, "q"]:
         """The exact gradient; Σ s_i ‖a_i‖ J_iᵀFᵀâ_i where Fᵀâ is the first direction and Fᵀa all of ∂l."""
         loss = self.problem.loss
-        if sampled.outputs.shape[1] == 1 or loss.remainder(self.outputs, self.targets) is not None:
+        if not _first_is_gradient(loss, sampled) or loss.remainder(self.outputs, self.targets) is not None:
             return self.gradient()
-        size = self.shares * jnp.linalg.norm(loss.whitened(self.outputs, self.targets), axis=1)
+        size = self.shares * lengths(loss.whitened(self.outputs, self.targets))
         return sampled.vjp(jnp.zeros_like(sampled.outputs).at[:, 0].set(size))
 
     def with_weights(self, weights: Float[Array, "terms"]) -> "LinearizedBatch":
@@ -133,8 +134,9 @@ class LinearizedBatch:
     def caution(self) -> float:
         """κ of the loss; of one above 1 half where the directions sampled have each row's gradient among them: along it
         the model is the exact one, and it does not flatten out."""
-        κ, follows = self.problem.loss.caution, self.sampled is not None and self.sampled.lin.outputs.shape[1] > 1
-        return max(κ / 2, 1.0) if follows and κ > 1 else κ
+        loss = self.problem.loss
+        halved = self.sampled is not None and _first_is_gradient(loss, self.sampled.lin) and loss.caution > 1
+        return max(loss.caution / 2, 1.0) if halved else loss.caution
 
     def effective_rows(self) -> Float[Array, ""]:
         """(Σ s)²/Σ s²: L where all rows weigh the same."""
@@ -243,6 +245,11 @@ class LinearizedBatch:
     def _padded(self, v: Float[Array, "l k"]) -> Float[Array, "n k"]:
         """Zeros for the rows of the neighbor pairs."""
         return jnp.pad(v, ((0, self.lin.outputs.shape[0] - self.batch.size), (0, 0)))
+
+
+def _first_is_gradient(loss: Loss, sampled: Linearization) -> bool:
+    """Whether the first of each row's directions is its gradient: a loss's own directions promise their mean alone."""
+    return type(loss).directions is Loss.directions and sampled.outputs.shape[1] > 1
 
 
 # On a CPU several batched factorizations at once can wait for each other for ever: vmapped, they go one by one.

@@ -52,7 +52,7 @@ def in_one_kernel(matrix: Float[Array, "m m"], right: Float[Array, "m"], interpr
     solution = pl.pallas_call(
         functools.partial(_eliminate, m=m),
         out_shape=jax.ShapeDtypeStruct((size,), matrix.dtype),
-        compiler_params=gpu.CompilerParams(num_warps=4 if size <= 64 else 8),
+        compiler_params=gpu.CompilerParams(num_warps=4),
         interpret=interpret,
     )(whole, jnp.pad(right, (0, extra)))
     return solution[:m]
