@@ -8,6 +8,7 @@ import dataclasses
 import itertools
 import json
 import platform
+import shlex
 import statistics
 import sys
 import time
@@ -187,6 +188,11 @@ def markdown(results: list[dict], machine: dict) -> str:
     return "\n".join(lines)
 
 
+def printable(word: str) -> str:
+    """A word of a command as a results file may show it: without the folders of this machine."""
+    return "DIR" if Path(word).is_absolute() else shlex.quote(word)
+
+
 def describe_machine() -> dict:
     """What a number must be read with."""
     device = jax.devices()[0]
@@ -198,7 +204,7 @@ def describe_machine() -> dict:
         "jax": jax.__version__,
         "optax": optax.__version__,
         "date": time.strftime("%Y-%m-%d"),
-        "command": "python -m benchmarks.steps " + " ".join(sys.argv[1:]),
+        "command": f"python -m benchmarks.steps {' '.join(map(printable, sys.argv[1:]))}",
     }
 
 

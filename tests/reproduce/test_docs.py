@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from benchmarks import reproduction
+from benchmarks import reproduction, steps
 from scax.reproduce.page import page
 
 RESULTS = json.loads(reproduction.RESULTS.read_text())
@@ -37,3 +37,14 @@ def test_every_part_names_its_command(part):
     for each in found.values() if part == "table2" else [found]:
         assert each["command"].startswith("scax reproduce ")
         assert "/" not in each["command"]  # no path of the machine it was run on
+
+
+@pytest.mark.parametrize("file", sorted(reproduction.RESULTS.parent.glob("*.json")), ids=lambda file: file.name)
+def test_no_results_file_names_a_place_on_a_machine(file):
+    places = re.findall(r'(?:^|[\s"=])/\w+/[^"\s]*|[A-Z]:\\\\', file.read_text(encoding="utf-8"))
+    assert not places
+
+
+def test_a_command_is_shown_without_the_folders_of_the_machine(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["steps", "--cases", "784/300/100/10 softmax", "--out", "/somewhere/else"])
+    assert steps.describe_machine()["command"].endswith("--cases '784/300/100/10 softmax' --out DIR")
