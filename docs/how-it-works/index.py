@@ -2,7 +2,7 @@
 # # How it works
 #
 # A network is hard to minimize because it is curved. A loss is easy: it is convex. scax keeps the loss and straightens the
-# network, one step at a time. Three pictures tell the rest.
+# network, one step at a time. Three pictures show the rest.
 #
 # ## 1. Straighten the network, keep the loss
 #
@@ -45,8 +45,8 @@ right.annotate("", (step, -0.3), (w0, -0.3), arrowprops={"arrowstyle": "->", "co
 right.text(w0 - 0.1, -0.4, "the step", ha="right")
 right.set(xlabel="weight w", ylabel="objective", xlim=(-1.6, 2.4), ylim=(-0.6, 4))
 # %% [markdown]
-# Adam and SGD know the slope at *w*₀ alone and have to be told how far to go: the learning rate. The bowl has a bottom, so
-# the step knows its own length.
+# Adam and SGD use the slope at *w*₀ alone, which does not say how far to go: that is the learning rate. The bowl has a bottom,
+# which gives the length of the step.
 #
 # ## 2. All weights at once
 #
