@@ -15,7 +15,7 @@ from .._compat import refuse_fork
 from ..storage.network import forward
 from . import parameters
 from .parameters import is_auto
-from .rows import Rows, merge
+from .rows import Rows, Split, merge
 from .strength_search import PARTIAL_STRENGTH, StrengthSearch
 from .uncertainty import Uncertain
 
@@ -62,25 +62,25 @@ class SCAEstimator(Uncertain, StrengthSearch):
         X, y = self._validate(X, y, first=not again)
         X, targets, weight, y = self._merged(X, y, sample_weight, first=not again)
         random = check_random_state(self.random_state)
-        self.recipe_ = self._recipe(len(X), X.shape[1], targets.shape[1])
+        self.recipe_ = self._recipe(len(X), X.shape[1], targets.shape[1], self.recipe_ if again else None)
         self._say(str(self.recipe_))
         if not again:
             self._encoding = self._learn_encoding(X, weight)
             self._initialize(targets, weight, random)
         x, held = self._encoding.apply(X, self._trainer().dtype), None
+        apart = self._set_aside(X, y, random, again)
         if self.recipe_.holds_out:
-            rows = self._held_out(y, self.recipe_.fraction, random)
-            held = (x[rows], targets[rows], weight[rows])
-            x, targets, weight, y = x[~rows], targets[~rows], weight[~rows], y[~rows]
+            held = Rows(x, targets, weight).take(apart)
+            x, targets, weight, y = x[~apart], targets[~apart], weight[~apart], y[~apart]
         self.loss_curve_ = []
         self.validation_loss_curve_ = None if held is None else []
         self._saved_state = None
         if held is not None and self.penalty == "l2":
-            self._train_pool(Rows(x, targets, weight), Rows(*held), random, again)
+            self._train_pool(Rows(x, targets, weight), held, random, again)
         else:
             self.alpha_ = self._strength(x, targets, weight, y, random, again)
             self._train(x, targets, weight, held, self.recipe_.epochs, random)
-        self._keep_rows(Rows(x, targets, weight), None if held is None else Rows(*held))
+        self._keep_rows(Rows(x, targets, weight), held)
         if not self._converged and held is None:
             warnings.warn(
                 f"the loss was still falling after max_iter={self.recipe_.epochs} epochs: raise max_iter, or tol.",
@@ -94,6 +94,25 @@ class SCAEstimator(Uncertain, StrengthSearch):
                 stacklevel=2,
             )
         return self
+
+    def _set_aside(self, X: np.ndarray, y: np.ndarray, random: np.random.RandomState, again: bool) -> np.ndarray:
+        """Which rows are held out: none, a part, or in a fit that goes on those that were, and a part of the new."""
+        before = getattr(self, "_split", Split()) if again else Split()
+        apart, fraction = np.zeros(len(X), bool), self.recipe_.fraction
+        if self.recipe_.holds_out:
+            apart, new = before.of(X, y)
+            if round(fraction * np.sum(new)):
+                apart[new] = self._held_out(y[new], fraction, random)
+            if apart.all() or not apart.any():
+                if not (apart.any() or new.any()):
+                    warnings.warn(
+                        "the network has been trained on all of these rows before: those held out cannot judge it.",
+                        UserWarning,
+                        stacklevel=3,
+                    )
+                apart = self._held_out(y, fraction, random)
+        self._split = before.then(X, y, apart)
+        return apart
 
     def _loss_of_nothing(self, rows: tuple) -> float:
         """The average loss of the outputs before anything is learned."""
@@ -119,8 +138,14 @@ class SCAEstimator(Uncertain, StrengthSearch):
             self._initialize(targets, weight, random)
         if not hasattr(self, "_random"):
             self._random, self.loss_curve_ = random, getattr(self, "loss_curve_", [])
-        self.alpha_ = PARTIAL_STRENGTH if isinstance(self.alpha, str) else float(self.alpha)
+        if not isinstance(self.alpha, str):
+            self.alpha_ = float(self.alpha)
+        elif first:
+            self.alpha_ = PARTIAL_STRENGTH
+        judged = None if first else self._judged
         self._train(self._encoding.apply(X), targets, weight, None, 1, random)
+        if judged is not None and self.recipe_.refits:
+            self._judged = judged  # from which the next fit goes on: these rows may be among those held out
         self._bars = self._bar_rows = None
         return self
 

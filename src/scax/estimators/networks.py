@@ -38,8 +38,8 @@ class Networks(Inputs):
         if self.verbose:
             print(text, flush=True)  # noqa: T201
 
-    def _recipe(self, rows: int, columns: int, outputs: int) -> Recipe:
-        """The recipe for a table of this size, with what was given instead."""
+    def _recipe(self, rows: int, columns: int, outputs: int, before: Recipe | None = None) -> Recipe:
+        """The recipe for a table of this size, with what was given instead; networks that go on are `before`'s."""
         smooth = self.penalty == "l2"
         recipe = Recipe.of(rows, columns, smooth, self._batch_size(rows, outputs))
         given: dict[str, Any] = {
@@ -62,6 +62,9 @@ class Networks(Inputs):
             given["hidden"] = parameters.hidden_widths(given["hidden"])
             if not given["hidden"]:  # a linear model is to be linear in X
                 given.setdefault("numbers", "standard")
+        if before is not None:
+            given = {"activation": before.activation} | given
+            given |= {"hidden": before.hidden, "numbers": before.numbers, "members": len(self._members)}
         return dataclasses.replace(recipe, **given)
 
     _scales: np.ndarray  # of the weights of every feature

@@ -152,16 +152,17 @@ class Pool:
             total = total + chosen[-1].outputs
         return chosen
 
-    def refit(self, members: Sequence[Trained], feed: EqualBatches) -> list[Layers]:
-        """The members trained again from their starts on the rows of `feed`, each for as many epochs as were best."""
+    def refit(self, members: Sequence[Trained], feed: EqualBatches, starts: Sequence[Layers]) -> list[Layers]:
+        """The members trained again on the rows of `feed`, each from its own of `starts` and for as many epochs as were
+        best."""
         # one, or as many as in a group, so that no other program is compiled
         size = 1 if len(members) == 1 else max(GROUP, len(members))
-        group = [members[i % len(members)] for i in range(size)]
+        group = [(members[i % len(members)], starts[i % len(members)]) for i in range(size)]
         epochs, steps = [each.epochs for each in members], feed.epochs(max(each.epochs for each in members))
         self.say(f"training the best {len(members)} again on all rows, up to {max(epochs)} epochs …")
         goals = sorted({steps[count - 1] for count in epochs})
-        params = [self.trainer.params(each.start, self.views[each.view]) for each in group]
-        strengths, rest = np.array([each.alpha for each in group]), self.trainer.feed(*self.held)
+        params = [self.trainer.params(start, self.views[each.view]) for each, start in group]
+        strengths, rest = np.array([each.alpha for each, _ in group]), self.trainer.feed(*self.held)
         endless = Stopping(0.0, np.iinfo(np.int32).max, False, self.stopping.together)
         networks: list[Layers] = [each.network for each in members]
         for part in self.trainer.epochs(

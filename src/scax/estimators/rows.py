@@ -31,14 +31,43 @@ def merge(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray,
     """
     counts = weight > 0
     x, y, weight = x[counts], y[counts], weight[counts]
-    table = np.column_stack([x, y]).astype(np.float64) + 0.0  # + 0: minus zero is zero
-    bits = np.ascontiguousarray(table).view(np.uint64)
-    # a random odd multiplier for every column, the high half folded down: wrap-around is wanted
-    odd = np.random.RandomState(0).randint(0, 2**63, bits.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-    keys = ((bits ^ (bits >> np.uint64(32))) * odd).sum(axis=1, dtype=np.uint64)
-    order = np.argsort(keys, kind="stable")
+    table = _table(x, y)
+    order = np.argsort(_keys(table), kind="stable")
     table, weight = table[order], weight[order]
     new = np.ones(len(table), bool)
     new[1:] = np.any(table[1:] != table[:-1], axis=1)
     first = order[new]
     return x[first], y[first], np.add.reduceat(weight, np.flatnonzero(new)) if len(weight) else weight
+
+
+class Split(NamedTuple):
+    """The rows that networks were trained on so far, and those that judge them, by keys of their contents."""
+
+    trained: np.ndarray = np.empty(0, np.uint64)
+    held: np.ndarray = np.empty(0, np.uint64)
+
+    def of(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of these rows were held out before, and which are new."""
+        keys = _keys(_table(x, y))
+        held = np.isin(keys, self.held)
+        return held, ~held & ~np.isin(keys, self.trained)
+
+    def then(self, x: np.ndarray, y: np.ndarray, held: np.ndarray) -> "Split":
+        """After a fit to these rows."""
+        keys = _keys(_table(x, y))
+        trained, held = keys[~held], keys[held]
+        return Split(
+            np.union1d(np.setdiff1d(self.trained, held), trained), np.union1d(np.setdiff1d(self.held, trained), held)
+        )
+
+
+def _table(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.column_stack([x, y]).astype(np.float64) + 0.0  # + 0: minus zero is zero
+
+
+def _keys(table: np.ndarray) -> np.ndarray:
+    """A number for every row, the same for the same contents."""
+    bits = np.ascontiguousarray(table).view(np.uint64)
+    # a random odd multiplier for every column, the high half folded down: wrap-around is wanted
+    odd = np.random.RandomState(0).randint(0, 2**63, bits.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    return ((bits ^ (bits >> np.uint64(32))) * odd).sum(axis=1, dtype=np.uint64)

@@ -50,7 +50,9 @@ class StrengthSearch(Sparsity, EvidenceSearch):
             # of few rows as many as the fit's own: shorter trials favor weak penalties
             count = self.recipe_.epochs if n < MANY_ROWS else strength.passes(n, batch_size)
             stopping = Stopping(0.0, count, False, engine.RUNS)
-            start = trainer.params(self._members[0], self._masks[0])
+            # a fit that goes on has seen the rows held out here
+            start = self._drawn(targets, self._masks[0], random) if again else self._members[0]
+            start = trainer.params(start, self._masks[0])
             trial = strength.trials(trainer, start, splits, stopping, count, seed, self._say)
             return strength.search(trial)
 

@@ -22,6 +22,7 @@ class Training(Networks):
     """Sets the learned attributes."""
 
     alpha_: float
+    _alphas: list[float]  # of every member
     _judged: list[Layers]  # the members as the rows held out have judged them
 
     def _train(self, x, targets, weight, held, max_iter: int, random: np.random.RandomState) -> None:
@@ -37,10 +38,10 @@ class Training(Networks):
             done, carry, self._converged = 0, None, False
             seed = np.uint32(random.randint(2**32, dtype=np.uint32))
             saved = getattr(self, "_saved_state", None)
-            strengths = np.full(len(params), self.alpha_)
-            for part in trainer.epochs(params, strengths, feed, rest, stopping, feed.epochs(max_iter), seed, saved):
+            strengths, goals = np.full(len(params), self.alpha_), feed.epochs(max_iter)
+            for part in trainer.epochs(params, strengths, feed, rest, stopping, goals, seed, saved):
                 carry, self._converged = part.carry, part.is_over
-                self._record(part.records, done)
+                self._record(part.records, done, early)
                 done += len(part.records)
             assert carry is not None
             assert carry.best is not None
@@ -50,14 +51,15 @@ class Training(Networks):
             networks = [jax.tree.map(lambda leaf, i=i: leaf[i], best.params) for i in range(len(params))]
             self._judged = self._members = [from_params(finish(problem, p, feed.data), x.shape[1]) for p in networks]
         self.coefs_, self.intercepts_ = joined(self._members)
+        self._alphas = strengths.tolist()
         self.n_iter_ = done
         self.t_ += done * len(x)
         self.loss_ = self.loss_curve_[-1]
         if early:
             self.best_validation_loss_ = float(np.mean(best.value))
 
-    def _record(self, records: list[dict[str, Any]], done: int) -> None:
-        validation = getattr(self, "validation_loss_curve_", None)
+    def _record(self, records: list[dict[str, Any]], done: int, early: bool) -> None:
+        validation = self.validation_loss_curve_ if early else None
         for i, record in enumerate(records):
             loss, value = float(np.mean(record["objective"])), float(np.mean(record["validation_loss"]))
             self.loss_curve_.append(loss)
@@ -90,19 +92,21 @@ class Training(Networks):
             )
             if again:
                 pool.views = self._masks
-                pool.train([(i, self.alpha_) for i in range(len(self._members))], self._members)
+                alphas = self._alphas if is_auto(self.alpha) else [float(self.alpha)] * len(self._judged)
+                pool.train(list(enumerate(alphas)), self._judged)
             elif is_auto(self.alpha):
                 pool.search(is_short=recipe.members == 1)
             else:
                 pool.train([(i % len(pool.views), float(self.alpha)) for i in range(recipe.members)])
             is_searched = is_auto(self.alpha) and not again
             chosen = pool.members(recipe.members) if is_searched else pool.trained
-            self._judged = [each.network for each in chosen]
+            starts = self._members if again else [each.start for each in chosen]
+            self._judged, self._alphas = [each.network for each in chosen], [each.alpha for each in chosen]
             self._members, self._masks = self._judged, [pool.views[each.view] for each in chosen]
             if recipe.refits:
                 everything = Rows(*(np.concatenate(pair) for pair in zip(rows, held, strict=True)))
                 size = self._batch_size(len(everything.x), rows.targets.shape[1])
-                self._members = pool.refit(chosen, trainer.feed(*everything, size))
+                self._members = pool.refit(chosen, trainer.feed(*everything, size), starts)
         best = min(chosen, key=lambda each: each.loss)
         self.coefs_, self.intercepts_ = joined(self._members)
         self.alpha_, self.loss_curve_, self.validation_loss_curve_ = best.alpha, best.objectives, best.losses
