@@ -1,5 +1,6 @@
 """The constructor arguments, and what each must be: said when fit is called, as scikit-learn wants it."""
 
+import dataclasses
 import numbers
 from typing import Any
 
@@ -15,53 +16,31 @@ PENALTIES = ("l2", "l1", "elasticnet", "log", "group")
 ALIASES = {"identity": "linear", "logistic": "sigmoid"}
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Parameters(BaseEstimator):
-    """The arguments that both estimators have."""
+    """The arguments that both estimators have. Values are checked by `fit`, not here: hence no types."""
 
-    def __init__(
-        self,
-        hidden_layer_sizes="auto",
-        activation="auto",
-        *,
-        penalty="l2",
-        alpha="auto",
-        l1_ratio=0.5,
-        damping="auto",
-        batch_size="auto",
-        max_iter="auto",
-        tol="auto",
-        n_iter_no_change="auto",
-        early_stopping="auto",
-        validation_fraction="auto",
-        n_members="auto",
-        standardize=True,
-        numbers="auto",
-        categorical_features="from_dtype",
-        warm_start=False,
-        random_state=None,
-        verbose=False,
-        sca_params=None,
-    ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.damping = damping
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_members = n_members
-        self.standardize = standardize
-        self.numbers = numbers
-        self.categorical_features = categorical_features
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.verbose = verbose
-        self.sca_params = sca_params
+    hidden_layer_sizes: Any = "auto"
+    activation: Any = "auto"
+    _: dataclasses.KW_ONLY
+    penalty: Any = "l2"
+    alpha: Any = "auto"
+    l1_ratio: Any = 0.5
+    damping: Any = "auto"
+    batch_size: Any = "auto"
+    max_iter: Any = "auto"
+    tol: Any = "auto"
+    n_iter_no_change: Any = "auto"
+    early_stopping: Any = "auto"
+    validation_fraction: Any = "auto"
+    n_members: Any = "auto"
+    standardize: Any = True
+    numbers: Any = "auto"
+    categorical_features: Any = "from_dtype"
+    warm_start: Any = False
+    random_state: Any = None
+    verbose: Any = False
+    sca_params: Any = None
 
 
 def check(estimator: Any) -> None:

@@ -1,5 +1,8 @@
 """Regression with the interface of scikit-learn."""
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
@@ -13,6 +16,7 @@ from .scaling import Scaling
 LOSSES = ("squared", "huber", "poisson")
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class SCARegressor(RegressorMixin, SCAEstimator):
     """Neural network regression, trained by stochastic successive convex approximation.
 
@@ -141,56 +145,8 @@ class SCARegressor(RegressorMixin, SCAEstimator):
     (2,)
     """
 
-    def __init__(
-        self,
-        hidden_layer_sizes="auto",
-        activation="auto",
-        *,
-        loss="squared",
-        huber_delta=1.0,
-        penalty="l2",
-        alpha="auto",
-        l1_ratio=0.5,
-        damping="auto",
-        batch_size="auto",
-        max_iter="auto",
-        tol="auto",
-        n_iter_no_change="auto",
-        early_stopping="auto",
-        validation_fraction="auto",
-        n_members="auto",
-        standardize=True,
-        numbers="auto",
-        categorical_features="from_dtype",
-        warm_start=False,
-        random_state=None,
-        verbose=False,
-        sca_params=None,
-    ):
-        super().__init__(
-            hidden_layer_sizes,
-            activation,
-            penalty=penalty,
-            alpha=alpha,
-            l1_ratio=l1_ratio,
-            damping=damping,
-            batch_size=batch_size,
-            max_iter=max_iter,
-            tol=tol,
-            n_iter_no_change=n_iter_no_change,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_members=n_members,
-            standardize=standardize,
-            numbers=numbers,
-            categorical_features=categorical_features,
-            warm_start=warm_start,
-            random_state=random_state,
-            verbose=verbose,
-            sca_params=sca_params,
-        )
-        self.loss = loss
-        self.huber_delta = huber_delta
+    loss: Any = "squared"
+    huber_delta: Any = 1.0
 
     def partial_fit(self, X, y, sample_weight=None):
         """One epoch over the given rows.
