@@ -57,6 +57,33 @@ def test_intervals_are_in_the_units_of_the_target_and_survive_pickling(table, mo
     assert model.predict(10 * X, return_std=True)[1].mean() > 1.05 * model.predict(X, return_std=True)[1].mean()
 
 
+@pytest.mark.parametrize("options", [{}, {"loss": "poisson"}, {"early_stopping": True}])
+def test_intervals_are_around_what_is_predicted(options):
+    """From 1,000 rows on the networks that predict are trained on rows that calibrate the intervals, too."""
+    random = np.random.default_rng(0)
+    X = random.uniform(-1, 1, (3000, 2))
+    y = random.poisson(np.exp(1 + np.sin(3 * X[:, 0]) + X[:, 1])).astype(float)
+    model = SCARegressor(8, alpha=1e-3, max_iter=8, n_members=2, random_state=0, **options).fit(X[:1200], y[:1200])
+    new, std = X[1200:], model.predict(X[1200:], return_std=True)[1]
+    bounds = model.predict_interval(new, 0.9)
+    inside = (bounds[:, 0] > 0) & (std > 0)  # bounds of counts end at zero
+    low, high = ((bounds[:, i] - model.predict(new)) / std for i in (0, 1))
+    assert inside.sum() > 200
+    np.testing.assert_allclose(low[inside], low[inside].mean(), rtol=1e-4)  # the same quantile everywhere
+    np.testing.assert_allclose(high[inside], high[inside].mean(), rtol=1e-4)
+    covered = np.mean((bounds[:, 0] <= y[1200:]) & (y[1200:] <= bounds[:, 1]))
+    assert 0.87 < covered < 0.93
+
+
+def test_corrected_probabilities_are_those_of_the_networks_that_predict():
+    X, labels = make_moons(3000, noise=0.3, random_state=0)
+    model = SCAClassifier(8, alpha=1e-3, max_iter=8, n_members=2, random_state=0).fit(X[:1200], labels[:1200])
+    assert not np.array_equal(model._members[0][0][0], model._judged[0][0][0])
+    # two classes: any correction leaves the sides of one half as they are
+    corrected = model.predict_proba(X[1200:], calibrated=True)
+    np.testing.assert_array_equal(corrected.argmax(axis=1), model.predict(X[1200:]))
+
+
 def test_bars_are_wider_where_noise_is_larger():
     random = np.random.default_rng(0)
     X = random.uniform(-1, 1, (400, 2))

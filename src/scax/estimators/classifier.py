@@ -195,7 +195,8 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
                 "calibrated=True is for classes of which a row has one; these labels do not exclude others."
             )
         if calibrated:
-            return self.error_bars_.probabilities(self._inputs(X))
+            x = self._inputs(X)
+            return self.error_bars_.probabilities(x, self._outputs(x))
         z = self._raw(X)
         if self._multilabel:
             return expit(z)

@@ -193,11 +193,11 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         y = y[:, 0] if self._flat else y
         if not return_std:
             return y
-        std = self.error_bars_.predict(x)[1] * self._target_scaling.scale
+        std = self.error_bars_.predict(x, z)[1] * self._target_scaling.scale
         return y, std[:, 0] if self._flat else std
 
     def predict_interval(self, X, coverage=0.95):
-        """Bounds that hold the share `coverage` of new targets.
+        """Bounds around the predictions that hold the share `coverage` of new targets.
 
         They are calibrated by rows that the fit held out, or else by leave-one-out residuals of all rows, without
         training anything again. The first call makes the posterior, which takes a moment.
@@ -216,7 +216,8 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         """
         check_coverage(coverage)
         check_is_fitted(self)
-        bounds = self.error_bars_.interval(self._inputs(X), coverage)
+        x = self._inputs(X)
+        bounds = self.error_bars_.interval(x, coverage, self._outputs(x))
         scaling = self._target_scaling
         bounds = bounds * scaling.scale[:, None] + (0 if self.loss == "poisson" else scaling.center[:, None])
         return bounds[:, 0] if self._flat else bounds

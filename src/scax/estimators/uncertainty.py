@@ -31,7 +31,8 @@ class Uncertain(Training):
     def error_bars_(self) -> ErrorBars:
         """The posterior of the members, linearized; in the network's own units. Needs `fit`.
 
-        Where rows were held out it is that of the members before these rows took part.
+        Where rows were held out it is that of the members before these rows took part: it says how far the members may
+        be off that all rows made, whose predictions are put in its middle.
         """
         if getattr(self, "_bars", None) is None:
             if getattr(self, "_bar_rows", None) is None:

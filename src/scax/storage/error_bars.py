@@ -77,7 +77,8 @@ class ErrorBars:
 
     Member m gives f_m(x) and C_m(x) = J A⁻¹ Jᵀ. Their average f̄ is the prediction; T·mean C_m + mean (f_m − f̄)² is how
     far it may be off (the variance of the mixture), and the noise is added for y: σ², times e²ᵑ where it was found to
-    vary with what the last layer sees. Everything in the network's units.
+    vary with what the last layer sees. Everything in the network's units. Where other networks predict (the same ones,
+    trained again on more rows), their `outputs` [n, k] take the place of f̄.
     """
 
     members: tuple[tuple[NetworkJacobian, Gaussian], ...]
@@ -94,19 +95,19 @@ class ErrorBars:
         return (x[start : start + rows] for start in range(0, max(len(x), 1), rows))
 
     @_as_the_network
-    def moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self, x: np.ndarray, outputs: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """f̄ [n, k] and its covariance [n, k, k]."""
         z, c = zip(*(_moments(jacobian, gaussian, x) for jacobian, gaussian in self.members), strict=True)
         mean, within, between = mix(np.stack(z), np.stack(c))
         root = np.sqrt(self.temperature)
-        return mean, root[:, None] * within * root + between
+        return mean if outputs is None else outputs, root[:, None] * within * root + between
 
     @_as_the_network
-    def predict(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, x: np.ndarray, outputs: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """(center, std of y), [n, k] each."""
         if self.noise is None:
             raise ValueError("these error bars are of classes: use probabilities.")
-        z, covariance = self.moments(x)
+        z, covariance = self.moments(x, outputs)
         variance = np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 0)
         return predictive(self.link, z, variance, self.noise * self.relative_noise(x))
 
@@ -120,18 +121,18 @@ class ErrorBars:
         return factors
 
     @_as_the_network
-    def interval(self, x: np.ndarray, coverage: float) -> np.ndarray:
+    def interval(self, x: np.ndarray, coverage: float, outputs: np.ndarray | None = None) -> np.ndarray:
         """[n, k, 2] bounds that hold the share `coverage` of new targets."""
         check_coverage(coverage)
-        center, std = self.predict(x)
+        center, std = self.predict(x, outputs)
         factors = np.array([interval_factors(r, coverage) for r in self.studentized.T])
         bounds = center[:, :, None] + std[:, :, None] * factors
         return np.maximum(bounds, 0) if self.link == "exponential" else bounds
 
     @_as_the_network
-    def probabilities(self, x: np.ndarray) -> np.ndarray:
+    def probabilities(self, x: np.ndarray, outputs: np.ndarray | None = None) -> np.ndarray:
         """Class probabilities [n, classes], the uncertainty of the logits averaged over."""
-        z, covariance = self.moments(x)
+        z, covariance = self.moments(x, outputs)
         t, spread = self.calibration
         return corrected_probabilities(t * z, spread * t**2 * covariance)
 
