@@ -176,7 +176,7 @@ class SCAEstimator(Uncertain, StrengthSearch):
         -------
         model : scax.Model
             `model.predict(table)` takes rows with the same columns; `model.save(path)` and `model.to_onnx(path)` write
-            it. Predicting needs NumPy alone.
+            it. Predicting needs NumPy alone. It has no error bars: those stay with the estimator.
         """
         from .export import model_of, target_of
 

@@ -152,7 +152,8 @@ class Model:
     def _need_error_bars(self) -> ErrorBars:
         if self.error_bars is None:
             raise ValueError(
-                "This model has no error bars: save it with scax.save(..., posterior=scax.posterior(...))."
+                "This model has no error bars. `scax train` saves them, and so does scax.save with "
+                "posterior=scax.posterior(...). Those of an estimator stay with it: call its own predict_interval."
             )
         return self.error_bars
 
