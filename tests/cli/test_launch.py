@@ -69,8 +69,9 @@ def test_a_death_ends_the_others_and_any_number_goes_on(scax, x64):
     second = next(c for c in children if "--process-id\x001" in Path(f"/proc/{c}/cmdline").read_text())
     os.kill(int(second), signal.SIGKILL)
     out, err = ended(crew, 1)
-    assert err.count("\n") == 1
-    assert "process 1 of 2 was killed (SIGKILL), so the others were ended" in err
+    *progress, last = err.splitlines()  # a slow machine shows its progress before
+    assert all(line.startswith("scax: step ") for line in progress)
+    assert last.startswith("scax: process 1 of 2 was killed (SIGKILL), so the others were ended")
     assert not Path(f"/proc/{children[0]}").exists()
     assert out.count("Training a 5/4/1 network") == 1
     reached = records("run")[-1]["step"]
