@@ -5,18 +5,18 @@ from typing import Any
 
 from .page_speedup import speedup_part
 from .page_susy import susy_part
-from .page_table2 import table2_part
+from .page_table2 import table2_part, table2_summary
 
 INTRODUCTION = """# The paper, reproduced
 
 S. Scardapane and P. Di Lorenzo, *Stochastic Training of Neural Networks via Successive Convex Approximations*, 2017:
-every table and figure, run again on the same data sets with the same networks and the same protocol. Three things
-stand side by side: what the paper printed, its settings run here, and the defaults of scax; the baselines once with
-the paper's settings and once tuned.
+every table and figure, run again on the same data sets with the same networks and the same protocol."""
+
+ABOUT = """Three things stand side by side: what the paper printed, its settings run here, and the defaults of scax. The
+baselines are there twice, with the paper's settings and tuned.
 
 This page, with every number in it, is written from a results file by `scax reproduce` (the copy in the docs by
-`python -m benchmarks.reproduction`, from `docs/results/reproduction.json`); no result in it is typed by hand. Where
-one goes against us it says so."""
+`python -m benchmarks.reproduction`, from `docs/results/reproduction.json`); no result in it is typed by hand."""
 
 PROTOCOL = """## The protocol
 
@@ -31,7 +31,10 @@ nearest to what it printed; a longer run follows where one was made."""
 
 def page(results: dict[str, Any], image: Callable[[str, str], str]) -> str:
     """The whole page; `image(name, alt)` is the Markdown for a figure."""
-    parts = [INTRODUCTION, PROTOCOL]
+    parts = [INTRODUCTION]
+    if results.get("table2"):
+        parts.append(table2_summary(next(iter(results["table2"].values()))))
+    parts += [ABOUT, PROTOCOL]
     if "table2" in results:
         parts.append(table2_part(results, image))
     if "susy" in results:

@@ -43,7 +43,7 @@ def susy_findings(results: dict[str, Any]) -> list[str]:
         lower = [n for n, d in gaps.items() if d.verdict == -1]
         same = [n for n, d in gaps.items() if d.verdict == 0]
         parts = []
-        for names, words in ((higher, "is above"), (lower, "is below"), (same, "cannot be told from")):
+        for names, words in ((higher, "is above"), (lower, "is below"), (same, "cannot be distinguished from")):
             if names:
                 parts.append(f"{words} {several(names)}")
         text += f"Paired, SCA {'; it '.join(parts)}. "
