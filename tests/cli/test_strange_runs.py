@@ -1,10 +1,15 @@
 """Run folders that are damaged, or that a stranger made: one sentence each, and nothing outside is touched."""
 
+import functools
+import itertools
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from benchmarks import fuzz_runs
@@ -32,6 +37,17 @@ def copies(made, scax):
 def test_mutants():
     """A short run of the fuzzer; python -m benchmarks.fuzz_runs is the long one."""
     assert fuzz_runs.run(60, few=True) == []
+
+
+def test_the_fuzzer_allows_for_compiling_and_for_nothing_else(monkeypatch):
+    monkeypatch.setattr(fuzz_runs, "SECONDS", 0.05)
+    with fuzz_runs.limited(), pytest.raises(TimeoutError):
+        all(True for _ in itertools.count())
+    traced = jax.jit(lambda x: functools.reduce(lambda x, _: jnp.sin(x @ x), range(50), x)).trace(jnp.eye(3)).lower()
+    before = time.process_time()
+    with fuzz_runs.limited():
+        traced.compile({"xla_backend_optimization_level": 1})
+    assert time.process_time() - before > fuzz_runs.SECONDS
 
 
 @pytest.mark.parametrize(
