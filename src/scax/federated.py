@@ -16,7 +16,6 @@ from .cluster.local import LocalRounds, LocalSites
 from .cluster.sites import Sites, admit
 from .cluster.statistics import Reason
 from .cluster.statistics import Statistics as Statistics
-from .cluster.statistics import refuse_statistics as refuse_statistics
 from .cluster.statistics import site_statistics as site_statistics
 from .problem import Problem
 from .sca import SCA, check_sca
@@ -108,15 +107,16 @@ def simulate(
              "local", for networks whose matrices are too large to send: a site takes a few steps on its own rows and
              sends how far it came, Q + 2 numbers; the server takes the mean, and carries its own step on. A penalty
              with zeros takes a gradient, too, 2Q + 2 numbers
-    weights  how much each site counts; None: by its rows
+    weights  how much each site counts, up to a hundred million times the median; None: by its rows
     missing  the share of sites, from 0 to below 1, that do not answer in a round, drawn anew for every round from
              `key`; one always answers
     local    of scheme="local": Local(steps=…, batch_size=…, carry=…, method=…)
 
     The result is that of `train`: params, history, state, steps (rounds made) and status. The history has an entry per
     round: the objective of all sites' rows, answered (sites whose sums were used), left_out (sites whose sums could not
-    be right), bytes_up and bytes_down (of all sites together); of exact rounds accepted and damping, too. A site that
-    cannot take part is named in a warning and left out.
+    be right), bytes_up and bytes_down (of all sites together); of exact rounds accepted, damping and overflowed, too
+    (sites for whose rows the step was too long: it was refused, they were not). A site that cannot take part is named
+    in a warning and left out.
 
         sites = [(x[:200], y[:200]), (x[200:], y[200:])]
         result = scax.federated.simulate(problem, params, sites, rounds=15)

@@ -1,6 +1,7 @@
 """Sites that keep their rows: the step on their sums is the step on all rows."""
 
 import dataclasses
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from scax.cluster import flower
 from scax.cluster.exact import DAMPING, ExactRounds
 from scax.cluster.local import LocalSites, prox_step, site_update
 from scax.cluster.sites import Sites
-from scax.cluster.statistics import Reason, Statistics, numbers_sent, refuse_statistics, site_statistics
+from scax.cluster.statistics import Reason, Statistics, find_reasons, numbers_sent, pack, site_statistics
 from scax.linearize.network import NetworkFunction
 
 NET = scax.MLP((3, 4, 1))
@@ -131,23 +132,48 @@ def test_what_is_sent_holds_no_rows():
         np.testing.assert_allclose(whole, a + b, rtol=2e-4, atol=2e-4)
 
 
+def reason_for(sent, squared=False):
+    """Why the server leaves out a site that sends these sums in the first round."""
+    alone = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], sent)
+    return Reason(int(find_reasons(alone, jax.tree.map(jnp.zeros_like, alone), jnp.asarray(jnp.inf), squared)[0]))
+
+
 def test_the_server_says_why_it_cannot_add_what_a_site_sent():
     x, y = rows(np.float32, 20)
     params = start(np.float32)
     layout = PROBLEM.layout(params)
     network, w = NetworkFunction(PROBLEM, layout, ()), layout.flatten(params)
     sent = site_statistics(network, w, scax.Batch(x, y), jnp.asarray(0))
-    assert refuse_statistics("A", sent, layout.size, np.float32) is None
-    reason = lambda **change: str(refuse_statistics("A", dataclasses.replace(sent, **change), layout.size, np.float32))
-    told = refuse_statistics("A", sent, layout.size + 1, np.float32)
-    assert told is not None
-    assert told.startswith("site A: its gradient has shape")
+    assert reason_for(sent) == Reason.NONE
+    reason = lambda **change: reason_for(dataclasses.replace(sent, **change)).message
     assert "not finite" in reason(loss=jnp.asarray(jnp.nan))
-    assert "float16" in reason(gradient=sent.gradient.astype(jnp.float16))
     assert "positive semidefinite" in reason(hessian=-sent.hessian)
     assert "symmetric" in reason(hessian=sent.hessian + jnp.triu(jnp.ones_like(sent.hessian), 1))
     assert "no rows" in reason(rows=jnp.asarray(0.0))
     assert "square of their sum" in reason(squares=10 * sent.rows**2)
+
+
+def test_answers_are_read_by_their_form_alone():
+    """Shapes and dtypes; what values mean is for the round, which knows what was sent before."""
+    x, y = rows(np.float32, 20)
+    params = start(np.float32)
+    method = ExactRounds(PROBLEM, 1)
+    w = PROBLEM.layout(params).flatten(params)
+    sent = pack(method.answer(params, w, method.prepare(scax.Batch(x, y)), jnp.asarray(0), jnp.asarray(0)))
+    server = flower.Server(method, params)
+    for change in ({}, {"loss": sent["loss"] * np.float32(np.nan)}, {"hessian": -sent["hessian"]}):
+        read = server.read("A", sent | change)
+        assert isinstance(read, Statistics)
+        for name, array in (sent | change).items():
+            np.testing.assert_array_equal(pack(read)[name], array)
+    for change, told in (
+        ({"gradient": sent["gradient"][:-1]}, r"site A: its gradient is float32\[20\], expected float32\[21\]"),
+        ({"loss": sent["loss"].astype(np.float16)}, "site A: its loss is float16"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            server.read("A", sent | change)
+    with pytest.raises(ValueError, match="site A: it sent no hessian"):
+        server.read("A", {name: array for name, array in sent.items() if name != "hessian"})
 
 
 @pytest.mark.parametrize(
@@ -167,18 +193,18 @@ def test_sums_that_no_squares_could_have_are_refused(change, dtype):
     network, w = NetworkFunction(PROBLEM, layout, ()), layout.flatten(params)
     for count in (1, 2, 20):  # few rows: equality
         sent = site_statistics(network, w, scax.Batch(x[:count], y[:count]), jnp.asarray(0))
-        assert refuse_statistics("A", sent, layout.size, dtype, squared=True) is None
+        assert reason_for(sent, squared=True) == Reason.NONE
     (field, damage), *_ = change.items()
     broken = dataclasses.replace(sent, **{field: damage(getattr(sent, field))})
-    assert refuse_statistics("A", broken, layout.size, dtype) is None  # of another loss they could be
-    assert "below 0" in str(refuse_statistics("A", broken, layout.size, dtype, squared=True))
+    assert reason_for(broken) == Reason.NONE  # of another loss they could be
+    assert "below 0" in reason_for(broken, squared=True).message
 
 
-def all_sent(sites, params, changes):
-    """Statistics of all sites at the start, those of some changed."""
+def all_sent(sites, params, changes, count=0):
+    """Statistics of all sites at these weights, those of some changed."""
     layout = PROBLEM.layout(params)
     network, w = NetworkFunction(PROBLEM, layout, ()), layout.flatten(params)
-    sent = [site_statistics(network, w, scax.Batch(*site), jnp.asarray(0)) for site in sites]
+    sent = [site_statistics(network, w, scax.Batch(*site), jnp.asarray(count)) for site in sites]
     for site, change in changes.items():
         sent[site] = change(sent[site])
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *sent)
@@ -187,11 +213,9 @@ def all_sent(sites, params, changes):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda sent: dataclasses.replace(sent, loss=1e6 * sent.loss, hessian=1e12 * sent.hessian), Reason.UNLIKE),
-        (lambda sent: dataclasses.replace(sent, loss=1e9 * sent.loss), Reason.UNLIKE),
-        (lambda sent: dataclasses.replace(sent, hessian=1e9 * sent.hessian), Reason.UNLIKE),
         (lambda sent: dataclasses.replace(sent, rows=2 * sent.rows), Reason.OTHER_ROWS),
         (lambda sent: dataclasses.replace(sent, loss=-sent.loss), Reason.NEGATIVE),
+        (lambda sent: dataclasses.replace(sent, hessian=-sent.hessian), Reason.NOT_SEMIDEFINITE),
     ],
 )
 def test_absurd_sums_are_refused_by_name_and_the_round_goes_on(change, reason):
@@ -201,7 +225,7 @@ def test_absurd_sums_are_refused_by_name_and_the_round_goes_on(change, reason):
     state, _ = jax.jit(method.receive)(method.init(params), all_sent(sites, params, {}), everyone)
     assert not np.any(state.is_bad)
     state, info = jax.jit(method.receive)(state, all_sent(sites, params, {4: change}), everyone)
-    assert (int(info.answered), int(info.left_out)) == (9, 1)
+    assert (int(info.answered), int(info.left_out), int(info.overflowed)) == (9, 1, 0)
     assert list(np.flatnonzero(state.is_bad)) == [4]
     assert Reason(int(state.reason[4])) == reason
     assert np.all(np.isfinite(state.w))
@@ -217,24 +241,173 @@ def test_a_site_with_more_rows_than_can_be_is_refused():
     assert [Reason(int(reason)) for reason in state.reason] == [Reason.UNLIKE if i == 4 else 0 for i in range(10)]
 
 
-def test_a_step_too_long_for_a_site_is_refused_before_the_site_is():
-    """Sums that are not finite once may be the trial weights' fault; twice they are the site's."""
+def fitted_but_one(x, y, params):
+    """The targets of nine sites are nearly the network's own; those of the tenth are far off."""
+    z = np.asarray(NET.apply(params, x))[:, 0] + 1e-6 * y
+    sites = unlike_sites(x, z)
+    return PROBLEM, [*sites[:9], (sites[9][0], sites[9][1] + np.float32(3))], params
+
+
+def sorted_by_target(x, y, params):
+    """Nearly all targets are almost 0, as at first the network is; the last site has the large ones."""
+    y = np.where(x[:, 0] > 1, np.exp(3 * x[:, 0]), 1e-5 * y).astype(np.float32)
+    sites = [(x[i], y[i]) for i in np.array_split(np.argsort(y), 10)]
+    *before, last = params
+    return PROBLEM, sites, [*before, jax.tree.map(jnp.zeros_like, last)]
+
+
+def one_tenfold(x, y, params):
+    """The rows of one site are ten times the others', and so are its targets."""
+    sites = unlike_sites(x, y)
+    return PROBLEM, [*sites[:9], (10 * sites[9][0], 10 * sites[9][1])], params
+
+
+def certain_but_one(x, y, params):
+    """Nine sites have one class, of which the network is certain; the tenth has the other."""
+    net = scax.MLP((3, 4, 2))
+    *before, last = net.init(jax.random.key(0))
+    last = last | {"bias": jnp.asarray([12.0, -12.0])}
+    sites = [(own, np.full(len(own), i == 9, np.int32)) for i, (own, _) in enumerate(unlike_sites(x, y))]
+    return scax.Problem(net.apply, scax.Softmax(), scax.L2(1e-3)), sites, [*before, last]
+
+
+@pytest.mark.parametrize("kind", [fitted_but_one, sorted_by_target, one_tenfold, certain_but_one])
+@pytest.mark.parametrize("scheme", ["exact", "local"])
+def test_no_site_is_left_out_for_what_its_rows_are(kind, scheme):
+    """The site that has something to say is heard, however small the others' losses, gradients and steps are."""
+    problem, sites, params = kind(*rows(np.float32), start(np.float32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = scax.federated.simulate(problem, params, sites, rounds=6, scheme=scheme)
+    assert np.all(result.history["answered"] == 10)
+    assert np.all(result.history["left_out"] == 0)
+    if scheme == "exact":
+        assert result.history["objective"][-1] <= result.history["objective"][0]
+
+
+def test_a_site_may_count_a_million_times_as_much_as_the_others():
+    x, y = rows(np.float32)
+    sites = unlike_sites(x, y)
+    result = scax.federated.simulate(PROBLEM, start(np.float32), sites, rounds=3, weights=[1e7, *[1] * 9])
+    alone = scax.federated.simulate(PROBLEM, start(np.float32), sites[:1], rounds=3)
+    assert np.all(result.history["answered"] == 10)
+    np.testing.assert_allclose(flat(result.params), flat(alone.params), rtol=1e-3, atol=1e-3)
+
+
+UNBOUNDED = {
+    "infinite loss": (lambda sent: dataclasses.replace(sent, loss=jnp.inf * sent.loss), Reason.NOT_FINITE),
+    "no gradient": (lambda sent: dataclasses.replace(sent, gradient=jnp.nan * sent.gradient), Reason.NOT_FINITE),
+    "loss": (lambda sent: dataclasses.replace(sent, loss=1e9 * sent.loss), Reason.LEAP),
+    "hessian": (lambda sent: dataclasses.replace(sent, hessian=1e9 * sent.hessian), Reason.UNLIKE),
+}
+
+
+@pytest.fixture
+def ask():
+    """(method, the state after a first round without faults, function that makes the next round with some changed)."""
     x, y = rows(np.float32)
     sites, params = unlike_sites(x, y), start(np.float32)
-    method, everyone = ExactRounds(PROBLEM, 10), jnp.ones(10, bool)
-    receive = jax.jit(method.receive)
-    state, _ = receive(method.init(params), all_sent(sites, params, {}), everyone)
-    fine = all_sent(sites, method.problem.layout(params).unflatten(method.trial(state), ()), {})
-    broken = dataclasses.replace(fine, loss=fine.loss.at[4].set(jnp.inf))
-    assert bool(receive(state, fine, everyone)[1].accepted)
-    once, info = receive(state, broken, everyone)
-    assert not bool(info.accepted)
-    assert float(jnp.linalg.norm(method.trial(once) - once.w)) < float(jnp.linalg.norm(method.trial(state) - state.w))
-    weights = method.problem.layout(params).unflatten(method.trial(once), ())
-    fine = all_sent(sites, weights, {})
-    twice, info = receive(once, dataclasses.replace(fine, loss=fine.loss.at[4].set(jnp.inf)), everyone)
+    method, layout = ExactRounds(PROBLEM, 10), PROBLEM.layout(params)
+    receive, trial = jax.jit(method.receive), jax.jit(method.trial)
+
+    def next_round(state, changes, missing=()):
+        sent = all_sent(sites, layout.unflatten(trial(state), ()), changes, int(state.count))
+        replied = np.isin(np.arange(10), missing, invert=True)
+        following, info = receive(state, sent, jnp.asarray(replied))
+        assert int(info.answered + info.left_out + info.overflowed) == 10 - len(missing)
+        return following, info
+
+    return trial, next_round(method.init(params), {})[0], next_round
+
+
+@pytest.mark.parametrize("kind", UNBOUNDED)
+def test_the_step_is_blamed_for_numbers_without_bounds_until_it_cannot_be(ask, kind):
+    """Twice a shorter step is tried; then the weights are sent at which the sums were right. A site whose sums are
+    wrong there as well is left out from then on, and the rounds go on."""
+    trial, state, next_round = ask
+    (change, reason), start_w, before = UNBOUNDED[kind], state.w, np.inf
+    for _ in range(2):
+        length = float(jnp.linalg.norm(trial(state) - state.w))
+        assert 0 < length < before
+        before = length
+        state, info = next_round(state, {4: change})
+        assert (int(info.answered), int(info.left_out), int(info.overflowed)) == (9, 0, 1)
+        assert not bool(info.accepted)
+        assert not np.any(state.refused)
+    np.testing.assert_array_equal(trial(state), start_w)
+    state, info = next_round(state, {4: change})
+    assert (int(info.answered), int(info.left_out), int(info.overflowed)) == (9, 1, 0)
+    assert list(np.flatnonzero(state.refused)) == [4]
+    assert Reason(int(state.reason[4])) == reason
+    for _ in range(2):  # nothing is forgiven any more
+        assert float(jnp.linalg.norm(trial(state) - state.w)) > 0
+        state, info = next_round(state, {4: change})
+        assert (bool(info.accepted), int(info.left_out), int(info.overflowed)) == (True, 1, 0)
+    assert list(state.refused) == [3 * (i == 4) for i in range(10)]
+    state, info = next_round(state, {})  # and it may come back
+    assert (int(info.answered), int(info.left_out)) == (10, 0)
+
+
+@pytest.mark.parametrize("kind", UNBOUNDED)
+def test_a_site_for_which_steps_are_too_long_is_never_blamed(ask, kind):
+    """Its sums are right where they were before: the step has to become short enough for it."""
+    trial, state, next_round = ask
+    change, _ = UNBOUNDED[kind]
+    lengths, overflowed, moved = [], [], []
+    for _ in range(9):
+        lengths.append(float(jnp.linalg.norm(trial(state) - state.w)))
+        state, info = next_round(state, {4: change} if lengths[-1] > 0.02 else {})
+        overflowed.append(int(info.overflowed))
+        moved.append(bool(info.accepted) and lengths[-1] > 0)
+        if moved[-1]:
+            break
+    assert not np.any(state.refused)
+    assert moved[-1]
+    assert overflowed[:3] == [1, 1, 0]
+    assert lengths[2] == 0  # asked again where its sums were right
+
+
+def test_a_site_that_is_doubted_and_gone_does_not_hold_the_others_up(ask):
+    trial, state, next_round = ask
+    change, _ = UNBOUNDED["infinite loss"]
+    for _ in range(2):
+        state, _ = next_round(state, {4: change})
+    state, info = next_round(state, {}, missing=[4])
+    assert not np.any(state.refused)
+    assert float(jnp.linalg.norm(trial(state) - state.w)) > 0
+    state, info = next_round(state, {}, missing=[4])
     assert bool(info.accepted)
-    assert int(twice.refused[4]) == 2
+
+
+def test_a_site_that_comes_late_is_not_judged_by_its_loss(ask):
+    """What it has to say may be more than all others have left."""
+    _, state, next_round = ask
+    fresh = dataclasses.replace(
+        state,
+        has_answered=state.has_answered.at[4].set(False),
+        models=jax.tree.map(lambda leaf: leaf.at[4].set(0), state.models),
+    )
+    state, info = next_round(fresh, {4: UNBOUNDED["loss"][0]})
+    assert (int(info.answered), int(info.left_out), int(info.overflowed)) == (10, 0, 0)
+
+
+@pytest.mark.parametrize("honest", [10, 1])
+def test_a_run_whose_first_steps_are_too_long_leaves_no_site_out(honest):
+    """exp(x w) overflows where x is large, at one site of ten or at the only one; the history says what happened."""
+    draw = np.random.default_rng(0)
+    apply = lambda w, x: jnp.exp(x @ w)[:, None]
+    problem = scax.Problem(apply, scax.Squared(), scax.L2(1e-6))
+    most = [60.0, *[1.0] * 9][:honest]
+    x = [draw.uniform(0, largest, (20, 2)).astype(np.float32) for largest in most]
+    sites = [(own, np.exp(own @ np.array([0.05, -0.02])).astype(np.float32)) for own in x]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = scax.federated.simulate(problem, jnp.asarray([-1.0, -1.0]), sites, rounds=60)
+    history = result.history
+    assert np.sum(history["overflowed"]) > 0
+    assert np.all(history["left_out"] == 0)
+    assert np.all(history["answered"] + history["overflowed"] == honest)
+    np.testing.assert_allclose(flat(result.params), [0.05, -0.02], atol=1e-3)
 
 
 def test_absurd_updates_of_local_rounds_are_refused():
@@ -249,11 +422,11 @@ def test_absurd_updates_of_local_rounds_are_refused():
     everyone = jnp.ones(10, bool)
     state, _ = method.receive(state, sent, everyone)
     sent = dataclasses.replace(
-        sent, delta=sent.delta.at[1].multiply(1e9), rows=sent.rows.at[2].set(7), loss=sent.loss.at[3].set(jnp.nan)
+        sent, delta=sent.delta.at[1].multiply(1e12), rows=sent.rows.at[2].set(7), loss=sent.loss.at[3].set(jnp.nan)
     )
     state, info = method.receive(state, sent, everyone)
     assert int(info.records["left_out"]) == 3
-    assert [Reason(int(state.reason[i])) for i in (1, 2, 3)] == [Reason.UNLIKE, Reason.OTHER_ROWS, Reason.NOT_FINITE]
+    assert [Reason(int(state.reason[i])) for i in (1, 2, 3)] == [Reason.TOO_FAR, Reason.OTHER_ROWS, Reason.NOT_FINITE]
 
 
 @pytest.mark.parametrize("penalty", ["l1", "groups"])

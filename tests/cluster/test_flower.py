@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -279,41 +280,67 @@ def test_a_run_ends_where_it_has_converged(identity):
     assert grid.asked == 3 * made  # nothing was sent after the end
 
 
-def test_a_site_that_sends_what_cannot_be_is_named_and_the_round_goes_on(identity):
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda a: a | {"gradient": a["gradient"][:-1]}, r"float32\[20\], expected float32\[21\]"),
+        (lambda a: a | {"gradient": a["gradient"].astype(np.float64)}, "gradient is float64"),
+        (lambda a: a | {"hessian": -a["hessian"]}, "semidefinite"),
+        (lambda a: a | {"loss": -a["loss"]}, "below 0"),
+        (lambda a: {name: array for name, array in a.items() if name != "hessian"}, "sent no hessian"),
+        (lambda a: a | {"rows": 2 * a["rows"]}, "those it had before"),
+    ],
+)
+def test_a_site_that_sends_what_cannot_be_is_named_and_the_round_goes_on(identity, change, told):
+    problem, params, sites = small()
+    with pytest.warns(RuntimeWarning, match=f"left out of a round: site site 1: .*{told}"):
+        history = five_rounds(problem, params, sites, change)
+    assert list(history["left_out"]) == [0, 1, 1, 1, 1]
+    assert list(history["overflowed"]) == [0, 0, 0, 0, 0]
+    assert history["objective"][-1] < history["objective"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda a: a | {"loss": a["loss"] * np.float32(np.nan)}, "not finite"),
+        (lambda a: a | {"loss": a["loss"] * np.float32(1e9)}, "1,000,000 times"),
+        (lambda a: a | {"hessian": a["hessian"] * np.float32(1e9), "loss": a["loss"] * 2}, "100,000,000 times"),
+    ],
+)
+def test_the_step_is_blamed_for_numbers_without_bounds_and_then_the_site(identity, change, told):
+    """Named by what is wrong with its numbers, once it is known that the step was not too long."""
+    problem, params, sites = small()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        history = five_rounds(problem, params, sites, change)
+    messages = [str(warning.message) for warning in caught if "site 1" in str(warning.message)]
+    assert ["step is refused" in message for message in messages] == [True, True, False, False]
+    assert all(told in message for message in messages)
+    assert list(history["overflowed"]) == [0, 1, 1, 0, 0]
+    assert list(history["left_out"]) == [0, 0, 0, 1, 1]
+    assert list(history["answered"]) == [3, 2, 2, 2, 2]
+    assert history["objective"][-1] < history["objective"][0]
+
+
+def five_rounds(problem, params, sites, change):
+    """The history of rounds in which site 1 sends what `change` makes of its arrays, from the second on."""
     from flwr.app import Array
 
     import scax
 
-    problem, params, sites = small()
-    changes = {
-        "finite": lambda a: a | {"loss": a["loss"] * np.float32(np.nan)},
-        r"float32\[20\], expected float32\[21\]": lambda a: a | {"gradient": a["gradient"][:-1]},
-        "gradient is float64": lambda a: a | {"gradient": a["gradient"].astype(np.float64)},
-        "semidefinite": lambda a: a | {"hessian": -a["hessian"]},
-        "below 0": lambda a: a | {"loss": -a["loss"]},
-        "sent no hessian": lambda a: {name: array for name, array in a.items() if name != "hessian"},
-        "1,000,000 times": lambda a: (
-            a | {"hessian": a["hessian"] * np.float32(1e9), "loss": a["loss"] * np.float32(100)}
-        ),
-        "those it had before": lambda a: a | {"rows": 2 * a["rows"]},
-    }
-    for told, change in changes.items():
+    def damage(asked, site, content):
+        if asked <= 3 or site != 1:
+            return
+        arrays = change({name: array.numpy() for name, array in content["arrays"].items()})
+        for name in list(content["arrays"]):
+            del content["arrays"][name]
+        for name, array in arrays.items():
+            content["arrays"][name] = Array(np.ascontiguousarray(array).reshape(array.shape))
 
-        def damage(asked, site, content, change=change):
-            if asked <= 3 or site != 1:
-                return
-            arrays = change({name: array.numpy() for name, array in content["arrays"].items()})
-            for name in list(content["arrays"]):
-                del content["arrays"][name]
-            for name, array in arrays.items():
-                content["arrays"][name] = Array(np.ascontiguousarray(array).reshape(array.shape))
-
-        rounds = scax.federated.strategy(problem, params, 3)
-        grid = Here(problem, params, sites, damage)
-        with pytest.warns(RuntimeWarning, match=f"site site 1: .*{told}"):
-            rounds.start(grid=grid, initial_arrays=rounds.arrays, num_rounds=5)
-        assert list(rounds.history["left_out"]) == [0, 1, 1, 1, 1], told
-        assert rounds.history["objective"][-1] < rounds.history["objective"][0], told
+    rounds = scax.federated.strategy(problem, params, 3)
+    rounds.start(grid=Here(problem, params, sites, damage), initial_arrays=rounds.arrays, num_rounds=5)
+    return rounds.history
 
 
 def test_a_run_begins_at_the_arrays_it_is_given(identity):

@@ -7,6 +7,11 @@ A round sends the trial weights w + δ to the sites; those that answer send thei
 
 The first round has no totals yet and tries w itself. A site that does not answer, or whose sums cannot be right, is
 spoken for by its last model, seen from the new weights: what it has to say is late, not lost.
+
+Sums without bounds (not finite, or out of all proportion) may come of a step too long: the step is refused, the site
+is not, and a shorter one is tried. Where they come `FORGIVEN` times in a row, the next round sends w itself, where the
+site's sums were right and no step can be to blame. If they are right again, steps go on getting shorter; if not, the
+site is left out, and nothing is forgiven it until it has been right once.
 """
 
 import dataclasses
@@ -36,10 +41,14 @@ from ..status import Status
 from ..surrogate.datafit import Datafit
 from ..surrogate.surrogate import Surrogate
 from .sites import Round, Sites
-from .statistics import Reason, Statistics, find_reasons, numbers_sent, site_statistics
+from .statistics import LEAP, Reason, Statistics, find_reasons, numbers_sent, site_statistics
 
 #: As with all rows in one place, and more of it at first: a refused step is a round lost.
 DAMPING = GainRatio(share=1e-2)
+#: Rounds in a row in which the step is blamed for the sums of one site, before w itself is sent.
+FORGIVEN = 2
+#: What a step too long may be the reason of.
+UNBOUNDED = (Reason.NOT_FINITE, Reason.LEAP, Reason.UNLIKE)
 
 
 @struct
@@ -52,7 +61,8 @@ class ServerState:
     fresh: Bool[Array, "sites"]  # its model was made at w itself
     refused: Int[Array, "sites"]  # rounds in which its sums could not be right
     reason: Int[Array, "sites"]  # why, the last time: a `Reason`
-    is_bad: Bool[Array, "sites"]  # they could not in the last round
+    is_bad: Bool[Array, "sites"]  # they could not when it answered last
+    forgiven: Int[Array, "sites"]  # rounds in a row in which the step was blamed for them
     rules: RuleStates
     count: Int[Array, ""]
     frozen: tuple
@@ -72,13 +82,15 @@ class RoundInfo:
     damping: Float[Array, ""]
     answered: Int[Array, ""]
     left_out: Int[Array, ""]
+    overflowed: Int[Array, ""]
+    reason: Int[Array, "sites"]  # why their sums were not used: a `Reason`
     bytes_up: Float[Array, ""]
     bytes_down: Float[Array, ""]
     is_end: Bool[Array, ""]
 
     @property
     def records(self) -> dict[str, Array]:
-        names = ("accepted", "damping", "answered", "left_out", "bytes_up", "bytes_down")
+        names = ("accepted", "damping", "answered", "left_out", "overflowed", "bytes_up", "bytes_down")
         return {name: getattr(self, name) for name in names}
 
 
@@ -103,6 +115,7 @@ class ExactRounds:
             refused=jnp.zeros(self.sites, jnp.int32),
             reason=jnp.zeros(self.sites, jnp.int32),
             is_bad=no,
+            forgiven=jnp.zeros(self.sites, jnp.int32),
             rules=rules.init(self._rules(), w),
             count=jnp.zeros((), jnp.int32),
             frozen=tuple(jnp.array(leaf) for leaf in layout.split(params)[1]),
@@ -159,14 +172,19 @@ class ExactRounds:
         return active_rules(SCA(self.problem, damping=DAMPING).on_all_rows())
 
 
+def tries_no_step(state: ServerState) -> Bool[Array, ""]:
+    """Whether the sites are asked at w itself: for the first time, or to know whether steps or a site are to blame."""
+    return ~jnp.any(state.has_answered) | jnp.any(state.forgiven >= FORGIVEN)
+
+
 def propose(problem: Problem, active: rules.Rules, state: ServerState):
-    """δ on the totals, and what the rules made of them; no step while no site has answered."""
+    """δ on the totals, and what the rules made of them."""
     total = state.models.total()
     n = jnp.where(total.rows > 0, total.rows, 1)
     seen = _observe(problem, state, total, n)
     proposal, remembered = rules.propose(active, state.rules, seen)
     solution = solve(problem, state.w, total.gradient / n, total.hessian / n, proposal.damping)
-    delta = jnp.where(jnp.any(state.has_answered), proposal.step_size * solution.delta, 0)
+    delta = jnp.where(tries_no_step(state), 0, proposal.step_size * solution.delta)
     return delta, proposal, seen, solution, remembered
 
 
@@ -198,14 +216,14 @@ def solve(
 def receive(problem, active, state, delta, proposal, seen, solution, remembered, sent: Statistics, replied):
     """The state after a round in which the sites have sent their sums at w + δ."""
     asked = dataclasses.replace(sent, rows=jnp.where(replied, sent.rows, 0))
-    reason = jnp.where(replied, find_reasons(asked, state.models, isinstance(problem.loss, Squared)), 0)
-    valid, bad = replied & (reason == 0), reason > 0
-    # numbers without bounds may come of a step too long: the first time, the step is refused, not the site
-    overflow = (
-        bad & state.has_answered & ~state.is_bad & jnp.isin(reason, jnp.asarray([Reason.NOT_FINITE, Reason.UNLIKE]))
-    )
+    n, penalty = jnp.sum(state.models.rows), problem.regularizer.value(state.w)
+    most = LEAP * (jnp.sum(jnp.abs(state.models.loss)) + n * jnp.abs(penalty))
+    reason = jnp.where(replied, find_reasons(asked, state.models, most, isinstance(problem.loss, Squared)), 0)
+    at_w, valid, wrong = tries_no_step(state), replied & (reason == 0), reason > 0
+    overflowed = wrong & jnp.isin(reason, jnp.asarray(UNBOUNDED)) & state.has_answered & ~state.is_bad & ~at_w
+    bad = wrong & ~overflowed
     sent = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(leaf), leaf, 0), sent)
-    first, w, included = ~jnp.any(state.has_answered), state.w, state.has_answered
+    w, included = state.w, state.has_answered
     trial_w = w + delta
     predictions = state.models.shift(delta)
     at_trial = sent.where(valid, predictions)
@@ -213,16 +231,16 @@ def receive(problem, active, state, delta, proposal, seen, solution, remembered,
     # the objective of the sites that answered before, those that did not answer by their models
     there = problem.regularizer.value(trial_w)
     mean = lambda models: (included @ models.loss) / jnp.maximum(included @ models.rows, 1e-30) + there
-    after, predicted = jnp.where(jnp.any(overflow), jnp.inf, mean(at_trial)), mean(predictions)
+    after, predicted = jnp.where(jnp.any(overflowed), jnp.inf, mean(at_trial)), mean(predictions)
     trial = Trial(
         solution.status, solution.optimality, jnp.linalg.norm(delta), jnp.linalg.norm(w),
         lambda: after, lambda: predicted, None,
     )  # fmt: skip
     verdict, acceptance = active.acceptance.decide(state.rules.acceptance, seen, trial)
-    accepted = (verdict.accepted | first) & jnp.any(valid)
+    accepted = (verdict.accepted | at_w) & jnp.any(valid)
     outcome = Outcome(state.count, accepted, trial.step_norm, seen.objective, trial.after, trial.predicted)
     remembered = rules.update(active, dataclasses.replace(remembered, acceptance=acceptance), outcome)
-    informative = ~first & jnp.any(valid)  # the first round tries no step, and one without answers says nothing of it
+    informative = ~at_w & jnp.any(valid | overflowed)  # a round without a step, or answers, says nothing of the step
     remembered = jax.tree.map(lambda new, old: jnp.where(informative, new, old), remembered, state.rules)
 
     # a refused step still tells of a site whose model is old: seen back from w + δ
@@ -233,10 +251,11 @@ def receive(problem, active, state, delta, proposal, seen, solution, remembered,
         w=jnp.where(accepted, trial_w, w),
         models=pick(at_trial, stayed),
         has_answered=included | valid,
-        fresh=jnp.where(accepted, valid, state.fresh),
+        fresh=jnp.where(accepted, valid | (state.fresh & at_w), state.fresh),
         refused=state.refused + bad,
         reason=jnp.where(bad, reason, state.reason),
-        is_bad=bad,
+        is_bad=jnp.where(replied, bad, state.is_bad),
+        forgiven=jnp.where(at_w, 0, jnp.where(replied, jnp.where(overflowed, state.forgiven + 1, 0), state.forgiven)),
         rules=remembered,
         count=state.count + 1,
     )
@@ -250,9 +269,11 @@ def receive(problem, active, state, delta, proposal, seen, solution, remembered,
         damping=proposal.damping,
         answered=answered,
         left_out=jnp.sum(bad),
+        overflowed=jnp.sum(overflowed),
+        reason=reason,
         bytes_up=number(size * numbers_sent(q)) * jnp.sum(replied),
         bytes_down=number(size * q) * replied.shape[0],
-        is_end=ends & ~first & jnp.all(state.fresh | ~included) & jnp.all(valid | ~included),
+        is_end=ends & ~at_w & jnp.all(state.fresh | ~included) & jnp.all(valid | ~included),
     )
     return following, info
 

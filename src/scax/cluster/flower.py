@@ -16,11 +16,10 @@ from jaxtyping import PyTree
 
 from .._extras import required_by
 from .._text import printable
-from ..losses import Squared
 from ..status import Status
 from .exact import ExactRounds, RoundInfo
 from .local import LocalRounds, Update
-from .statistics import Reason, Statistics, pack, refuse_statistics, unpack
+from .statistics import Reason, Statistics, pack, unpack
 
 #: Seconds between two looks at who is there, while sites are awaited.
 PAUSE = 0.5
@@ -177,8 +176,9 @@ class Server:
         together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *sent)
         self.state, info = self.receive(self.state, together, jnp.asarray(answered))
         for place, name in names.items():
-            if self.state.is_bad[place]:
-                _warn(f"left out of a round: site {name}: {Reason(int(self.state.reason[place])).message}")
+            if reason := Reason(int(info.reason[place])):
+                what = "left out of a round" if self.state.is_bad[place] else "the step is refused, the site is not"
+                _warn(f"{what}: site {name}: {reason.message}")
         if isinstance(info, RoundInfo) and bool(info.is_end):
             self.status = Status(int(info.status)).name.lower()
         values = {"objective": self.objective(self.state)} | info.records
@@ -188,7 +188,7 @@ class Server:
         return _to_record({"w": np.asarray(self.state.w)}), MetricRecord(dict(values))
 
     def read(self, name: str, arrays: dict[str, np.ndarray]) -> Statistics | Update:
-        """What a site sent; ValueError with its name where the server cannot use it."""
+        """What a site sent; ValueError with its name where its arrays are not of the form the server can add."""
         w = self.state.w
         nothing = self.method.nothing(w)
         wanted = pack(nothing) if isinstance(nothing, Statistics) else _fields(nothing)
@@ -201,11 +201,7 @@ class Server:
         values = {part: jnp.asarray(arrays[part]) for part in wanted}
         if not isinstance(nothing, Statistics):
             return dataclasses.replace(nothing, **values)
-        sums = unpack(values, w.shape[0])
-        squared = isinstance(self.method.problem.loss, Squared)
-        if reason := refuse_statistics(name, sums, w.shape[0], w.dtype, squared=squared):
-            raise ValueError(reason)
-        return sums
+        return unpack(values, w.shape[0])
 
 
 def _fields(sums: Any) -> dict[str, np.ndarray]:

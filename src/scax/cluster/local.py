@@ -36,7 +36,7 @@ from ..training import engine
 from ..training.evaluation import evaluate
 from ..training.feed import EqualBatches
 from .sites import draw_answers, weight_dtype
-from .statistics import Reason, all_finite, are_unlike, first_reason, have_other_rows
+from .statistics import MOST_UNLIKE, Reason, all_finite, are_unlike, first_reason, have_other_rows
 
 
 @struct
@@ -49,18 +49,20 @@ class Update:
     gradient: Float[Array, "*sites q"] | None  # of that average, at x; None where no penalty needs it
 
 
-def find_update_reasons(sent: Update, before: Float[Array, "sites"]) -> Int[Array, "sites"]:
-    """Whether the server can use what each site sent: the number of a `Reason`, 0 where it can; n `before`."""
+def find_update_reasons(sent: Update, before: Float[Array, "sites"], x: Float[Array, "q"]) -> Int[Array, "sites"]:
+    """Whether the server can use what each site sent from x: the number of a `Reason`, 0 where it can; n `before`.
+
+    Steps, losses and gradients of sites are not compared with each other: those of sites that are fitted vanish, and
+    the one that is not must be heard.
+    """
+    far = jnp.linalg.norm(sent.delta, axis=-1) > MOST_UNLIKE * jnp.maximum(jnp.linalg.norm(x), 1)
     reason = first_reason(
         (Reason.NOT_FINITE, ~all_finite(sent)),
         (Reason.NO_ROWS, ~(sent.rows > 0)),
         (Reason.OTHER_ROWS, have_other_rows(sent.rows, before)),
+        (Reason.TOO_FAR, far),
     )
-    sizes = [sent.rows, sent.loss, jnp.linalg.norm(sent.delta, axis=-1)]
-    if sent.gradient is not None:
-        sizes.append(jnp.linalg.norm(sent.gradient, axis=-1))
-    unlike = jnp.any(jnp.stack([are_unlike(size, reason == 0) for size in sizes]), axis=0)
-    return jnp.where(unlike, Reason.UNLIKE.value, reason)
+    return jnp.where(are_unlike(sent.rows, reason == 0), Reason.UNLIKE.value, reason)
 
 
 def site_update(
@@ -109,6 +111,7 @@ class LocalInfo:
     """What a round reports."""
 
     records: dict[str, Array]
+    reason: Int[Array, "sites"]  # why their updates were not used: a `Reason`
 
 
 @struct
@@ -192,7 +195,7 @@ def merge_updates(
     problem: Problem, state: LocalState, x: Float[Array, "q"], sent: Update, answered: Bool[Array, "sites"]
 ) -> tuple[LocalState, LocalInfo]:
     """The state after a round in which the sites sent their updates from x."""
-    reason = jnp.where(answered, find_update_reasons(sent_by(sent, answered), state.rows), 0)
+    reason = jnp.where(answered, find_update_reasons(sent_by(sent, answered), state.rows, x), 0)
     valid, bad = answered & (reason == 0), reason > 0
     share = jnp.where(valid, sent.rows, 0)
     total = jnp.sum(share)
@@ -229,7 +232,8 @@ def merge_updates(
             "carried": number(~rose),
             "bytes_up": number(size * (2 + q * (1 if sent.gradient is None else 2))) * jnp.sum(answered),
             "bytes_down": number(size * q) * answered.shape[0],
-        }
+        },
+        reason,
     )
 
 

@@ -106,9 +106,12 @@ def numbers_sent(weights: int) -> int:
     return weights * (weights + 1) // 2 + 2 * weights + 3
 
 
-#: A site whose numbers are so many times the median of all sites' is left out: in float32 the others' would vanish
-#: beside them.
-MOST_UNLIKE = 1e6
+#: How many times as large the inputs of one site may be as those of the others.
+RANGE = 1e4
+#: So many times the median of all sites' may be what one counts, and J'J, which is quadratic in the inputs.
+MOST_UNLIKE = RANGE**2
+#: So many times the objective of all sites before the step may be the loss of one site after it.
+LEAP = 1e6
 #: How far sums that bound each other may miss their bounds by rounding.
 ROUNDING = 1e-2
 
@@ -124,6 +127,8 @@ class Reason(enum.IntEnum):
     NEGATIVE = 5
     OTHER_ROWS = 6
     UNLIKE = 7
+    LEAP = 8
+    TOO_FAR = 9
 
     @property
     def message(self) -> str:
@@ -139,6 +144,8 @@ _MESSAGES = {
     Reason.NEGATIVE: "its loss is too small for its gradient and hessian: the squares of its rows would fall below 0.",
     Reason.OTHER_ROWS: "its rows are not those it had before.",
     Reason.UNLIKE: f"its numbers are more than {MOST_UNLIKE:,.0f} times the median of all sites'.",
+    Reason.LEAP: f"its loss is more than {LEAP:,.0f} times the objective of all sites before the step.",
+    Reason.TOO_FAR: f"its step is more than {MOST_UNLIKE:,.0f} times as long as the weights.",
 }
 
 
@@ -162,19 +169,29 @@ def have_other_rows(rows: Float[Array, "sites"], before: Float[Array, "sites"]) 
 
 
 def are_unlike(sizes: Float[Array, "sites"], valid: Bool[Array, "sites"]) -> Bool[Array, "sites"]:
-    """Whether a site's number is beyond those of the others; of two sites none can say which is wrong."""
-    median = jnp.nanmedian(jnp.where(valid, jnp.abs(sizes), jnp.nan))
-    return valid & (jnp.sum(valid) > 2) & (median > 0) & (jnp.abs(sizes) > MOST_UNLIKE * median)
+    """Whether a site's number is beyond those of the others; of two sites none can say which is wrong.
+
+    For numbers that do not vanish where a site is fitted.
+    """
+    median = jnp.nanmedian(jnp.where(valid, sizes, jnp.nan))
+    return valid & (jnp.sum(valid) > 2) & (median > 0) & (sizes > MOST_UNLIKE * median)
 
 
 @exact
-def find_reasons(sent: Statistics, before: Statistics, squared: bool) -> Int[Array, "sites"]:
+def find_reasons(
+    sent: Statistics, before: Statistics, most_loss: Float[Array, ""], squared: bool
+) -> Int[Array, "sites"]:
     """Whether the sums of each site can be those of rows: the number of a `Reason`, 0 where they can.
 
     A ≽ 0                     A + εI has a Cholesky factor, ε what rounding may take from its smallest eigenvalue
     bᵀA⁺b ≤ 2 Σ v_i l_i       of the squared loss: Σ v_i l_i + bᵀδ + ½δᵀAδ are the squares of the linearized network
     n                         as before, for sums at other weights are of the same rows
-    n, loss, ‖b‖, tr A        at most `MOST_UNLIKE` times the median of all sites', the last three for each row
+    n, tr A / n               at most `MOST_UNLIKE` times the median of all sites', tr A of the squared loss
+    Σ v_i l_i                 at most `most_loss`, of a site that has answered before
+
+    Losses and gradients of sites are not compared with each other: those of sites that are fitted vanish, and the one
+    that is not must be heard. Nor are the curvatures of other losses, which vanish, too. That of the squared loss is
+    J'J: it knows no targets, and inputs s times as large make it s² times as large.
     """
     q, dtype = sent.gradient.shape[-1], sent.gradient.dtype
     finite = all_finite(sent)
@@ -188,6 +205,7 @@ def find_reasons(sent: Statistics, before: Statistics, squared: bool) -> Int[Arr
     if squared:
         part = jax.scipy.linalg.solve_triangular(root, sent.gradient[..., None], lower=True)[..., 0]
         below = ~(jnp.sum(part**2, axis=-1) <= 2 * (1 + ROUNDING) * sent.loss)
+    leaps = (before.rows > 0) & (sent.loss > most_loss)
     own = first_reason(
         (Reason.NOT_FINITE, ~finite),
         (Reason.NO_ROWS, ~((sent.rows > 0) & (sent.squares > 0))),
@@ -195,31 +213,10 @@ def find_reasons(sent: Statistics, before: Statistics, squared: bool) -> Int[Arr
         (Reason.NOT_SEMIDEFINITE, ~positive),
         (Reason.NEGATIVE, below),
         (Reason.OTHER_ROWS, have_other_rows(sent.rows, before.rows)),
+        (Reason.LEAP, leaps),
     )
-    valid, n = own == 0, jnp.where(sent.rows > 0, sent.rows, 1)
-    sizes = (sent.rows, sent.loss / n, jnp.linalg.norm(sent.gradient, axis=-1) / n, trace / n)
-    unlike = jnp.any(jnp.stack([are_unlike(size, valid) for size in sizes]), axis=0)
+    valid = own == 0
+    unlike = are_unlike(sent.rows, valid)
+    if squared:
+        unlike |= are_unlike(trace / jnp.where(sent.rows > 0, sent.rows, 1), valid)
     return jnp.where(unlike, Reason.UNLIKE.value, own)
-
-
-def refuse_statistics(
-    name: str, sent: Statistics, weights: int, dtype: np.dtype | type, *, squared: bool = False
-) -> str | None:
-    """None where a server with so many weights of this dtype can add the sums of a site, else the reason, by name.
-
-    With `squared`, loss, gradient and hessian must fit each other as those of the squared loss do. What other sites
-    sent, and this one sent before, are looked at within the round.
-    """
-    wanted = {"rows": (), "squares": (), "loss": (), "gradient": (weights,), "common": (weights,)}
-    for field, shape in (wanted | {"hessian": (weights, weights)}).items():
-        array = getattr(sent, field)
-        if np.shape(array) != shape:
-            return f"site {name}: its {field} has shape {np.shape(array)}, expected {shape}."
-        if np.asarray(array).dtype != np.dtype(dtype):
-            return f"site {name}: its {field} is {np.asarray(array).dtype}, and the weights are {np.dtype(dtype)}."
-        if not np.all(np.isfinite(array)):
-            return f"site {name}: its {field} has values that are not finite."
-    alone = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], sent)
-    nothing_before = jax.tree.map(jnp.zeros_like, alone)
-    reason = Reason(int(find_reasons(alone, nothing_before, squared)[0]))
-    return f"site {name}: {reason.message}" if reason else None
