@@ -10,7 +10,7 @@ import pytest
 
 import scax
 from scax.cluster import flower
-from scax.cluster.exact import DAMPING, ExactRounds
+from scax.cluster.exact import DAMPING, ExactRounds, solve
 from scax.cluster.local import LocalSites, prox_step, site_update
 from scax.cluster.sites import Sites
 from scax.cluster.statistics import Reason, Statistics, find_reasons, numbers_sent, pack, site_statistics
@@ -41,14 +41,27 @@ def flat(params):
 
 
 def test_the_step_on_the_sums_of_ten_sites_is_the_step_on_all_rows(dtype):
+    """To 1e-5 of the weights in float32, and of the step, which is shorter; to 1e-10 in float64."""
     x, y = rows(dtype)
     ours = scax.federated.simulate(PROBLEM, start(dtype), unlike_sites(x, y), rounds=2)
     method = scax.SCA(PROBLEM, solver="weight-space", damping=DAMPING)
     judge = scax.train(method, start(dtype), (x, y), steps=1, batch_size=None)
     w, exact, before = flat(ours.params), flat(judge.params), flat(start(dtype))
-    assert np.linalg.norm(exact - before) > 0.1  # a step was taken
-    # float32: rounding of the sums, 6e-8, times the condition of A/n + 2μ, about 1e3
-    assert np.linalg.norm(w - exact) <= (4e-5 if dtype == np.float32 else 1e-10) * np.linalg.norm(exact)
+    step = np.linalg.norm(exact - before)
+    assert 0.1 < step < np.linalg.norm(exact)
+    assert np.linalg.norm(w - exact) <= (1e-5 if dtype == np.float32 else 1e-10) * step
+
+
+def test_the_solution_on_sums_keeps_the_digits_of_float32(x64):
+    """With as many weights as a small network has and a condition of 400; by way of eigenvectors it would be 7e-5."""
+    draw = np.random.default_rng(0)
+    half = draw.normal(size=(200, 169)) * np.geomspace(1, 1e-3, 169) @ np.linalg.qr(draw.normal(size=(169, 169)))[0]
+    a, b, w = half.T @ half / 200, half.T @ draw.normal(size=200) / 200, draw.normal(size=169)
+    problem, damping = scax.Problem(NET.apply, scax.Squared(), scax.L2(1e-3)), 1e-3
+    exact = np.linalg.solve(a + (1e-3 + 2 * damping) * np.eye(169), -(b + 1e-3 * w))
+    solution = solve(problem, *(jnp.asarray(part, np.float32) for part in (w, b, a, damping)))
+    assert solution.delta.dtype == np.float32
+    assert np.linalg.norm(solution.delta - exact) <= 1e-5 * np.linalg.norm(exact)
 
 
 def test_rounds_go_on_as_the_steps_on_all_rows_do(x64):

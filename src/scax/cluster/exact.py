@@ -35,11 +35,11 @@ from ..rules.base import Outcome, Reading, Seen
 from ..rules.damping import GainRatio
 from ..rules.rules import RuleStates
 from ..sca import SCA
-from ..solvers import Direct, Fista, Semismooth, Solver
+from ..solvers import Fista, QuadraticModel, Semismooth, Solver
 from ..solvers.base import Solution
 from ..status import Status
 from ..surrogate.datafit import Datafit
-from ..surrogate.surrogate import Surrogate
+from ..surrogate.surrogate import LinearSurrogate, QuadraticSurrogate, Surrogate
 from .sites import Round, Sites
 from .statistics import LEAP, Reason, Statistics, find_reasons, numbers_sent, site_statistics
 
@@ -197,19 +197,20 @@ def solve(
 ) -> Solution:
     """argmin_δ  slopeᵀδ + ½δᵀAδ + R(w + δ) + τ‖δ‖², by the solvers that serve every step.
 
-    A = MᵀM makes the quadratic a squared loss of Q rows: ½‖Mδ‖², M = √Λ Vᵀ from A = VΛVᵀ.
+    With a smooth R one Cholesky of A itself. Else A = MᵀM makes the quadratic a squared loss of Q rows: ½‖Mδ‖²,
+    M = √Λ Vᵀ from A = VΛVᵀ. In float32 that costs a digit.
     """
+    regularizer = problem.regularizer.majorizer(w)
+    if regularizer.is_smooth:
+        ridge = regularizer.ridge
+        rest = LinearSurrogate(w, slope + ridge * w, damping + ridge / 2, regularizer)
+        return QuadraticModel().solve(QuadraticSurrogate(rest, hessian / 2))
     values, vectors = jnp.linalg.eigh(hessian)
     rows = jnp.sqrt(jnp.maximum(values, 0))[:, None] * vectors.T
     zero = jnp.zeros((rows.shape[0], 1), w.dtype)
     datafit = Datafit(Squared(), zero, jnp.full(rows.shape[0], 0.5, w.dtype))
-    regularizer = problem.regularizer.majorizer(w)
     surrogate = Surrogate.of(datafit, Dense(zero, rows[:, None, :]), w, slope, None, damping, regularizer)
-    solver: Solver = Fista()
-    if regularizer.is_smooth:
-        solver = Direct(space="weight", form="dense")
-    elif regularizer.has_prox_derivative:
-        solver = Semismooth()
+    solver: Solver = Semismooth() if regularizer.has_prox_derivative else Fista()
     return solver.solve(surrogate)
 
 
