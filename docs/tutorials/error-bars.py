@@ -11,6 +11,7 @@ import numpy as np
 
 import scax
 
+jax.config.update("jax_enable_x64", True)  # error bars belong to a minimum, and float64 comes closer to it
 rng = np.random.default_rng(1)
 x = np.concatenate([rng.uniform(-2, -0.4, 40), rng.uniform(0.7, 2, 40)])[:, None]
 y = np.sin(2 * x[:, 0]) + 0.15 * rng.normal(size=80)
@@ -62,10 +63,10 @@ for coverage in (0.5, 0.8, 0.95):
 # alone.
 
 # %%
-strengths, evidence = np.geomspace(1e-6, 1e-2, 5), []
+strengths, evidence = np.geomspace(1e-5, 1e-2, 4), []
 for s in strengths:
     each = scax.Problem(net.apply, scax.Squared(), scax.L2(float(s)))
-    found = scax.train(scax.SCA(each), net.init(jax.random.key(0)), (x, y), steps=200, batch_size=None)
+    found = scax.train(scax.SCA(each), net.init(jax.random.key(0)), (x, y), steps=1000, batch_size=None)
     evidence.append(scax.posterior(each, found.params, (x, y)).evidence)
     print(f"λ = {s:.0e}: log evidence {evidence[-1]:6.1f}")
 

@@ -124,6 +124,13 @@ def test_a_sparse_network_has_bars_on_its_support(trained):
     assert np.isfinite(post.predict(X)[1]).all()
 
 
+def test_it_warns_of_nothing_where_jax_is_in_single_precision(trained, recwarn):
+    problem, params = trained
+    with jax.enable_x64(False):
+        posterior(problem, params, (X, Y))
+    assert not [str(each.message) for each in recwarn]
+
+
 def test_intervals_cover_and_bad_input_is_a_sentence(trained):
     problem, params = trained
     post = posterior(problem, params, (X, Y))

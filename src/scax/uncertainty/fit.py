@@ -87,6 +87,7 @@ def posterior(
         batch = problem.ready(params, data)
         gap = stationarity(problem, params, (batch.x, batch.y, batch.weight)).on
         outputs = jax.eval_shape(problem.outputs, params, batch.x).shape[1]
+        flat = len(jax.eval_shape(problem.apply, params, batch.x).shape) == 1
         y = np.asarray(problem.loss.targets(batch.y, outputs), np.float64)
     own = checks.concrete(problem.regularizer.ridge) if ridge is None else np.asarray(float(ridge))
     assert own is not None
@@ -104,7 +105,6 @@ def posterior(
             "(scax.stationarity). Error bars assume a minimum: train on, or with batch_size=None.",
             stacklevel=2,
         )
-    flat = len(jax.eval_shape(problem.apply, params, batch.x).shape) == 1
     return fit(jacobian, problem.loss, rows, float(own), form, noise, gap, flat)
 
 
