@@ -4,7 +4,8 @@ python -m benchmarks.outputs_growth [--outputs 2 3 10 30 100 300 1000] [--batch 
 python -m benchmarks.outputs_growth --draw
 
 20/64/64/K, softmax. Steps are in one compiled scan; the least of five repeats, in processor seconds on a CPU and wall
-seconds on a GPU. Results go to OUT/growth-outputs-PLATFORM.json; --draw makes docs/images/outputs-growth.svg of them.
+seconds on a GPU. On a CPU with OPENBLAS_NUM_THREADS=1: threads of a factorization that wait for each other count, too.
+Results go to OUT/growth-outputs-PLATFORM.json; --draw makes docs/images/outputs-growth.svg of them.
 """
 
 import argparse
