@@ -9,7 +9,7 @@ import scax
 from scax.batch import Pairs
 from scax.layout import Layout
 from scax.linearize import FORMS, WithPairs, linearize
-from scax.linearize.base import side_by_side, spectral_norm
+from scax.linearize.base import LARGE_PRODUCT, _by_library, side_by_side, spectral_norm, symmetric_product
 from scax.linearize.network import NetworkFunction
 from tests.cases import convolution, convolution_params, mlp, recurrent, recurrent_params, rows, start
 
@@ -22,6 +22,20 @@ def test_side_by_side_is_a_concatenation(before):
     np.testing.assert_array_equal(side_by_side(parts), np.concatenate(parts, axis=-1))
     if before:
         np.testing.assert_array_equal(jax.vmap(lambda *parts: side_by_side(parts))(*parts), side_by_side(parts))
+
+
+@pytest.mark.parametrize(("m", "q"), [(7, 3), (LARGE_PRODUCT, 600), (LARGE_PRODUCT + 1, 3), (2 * LARGE_PRODUCT + 3, 5)])
+def test_a_matrix_times_its_transpose(m, q, x64):
+    """Whole, in two and in four parts, rows that do not divide, fewer rows than columns and more."""
+    rows = np.random.default_rng(0).normal(size=(m, q))
+    np.testing.assert_allclose(symmetric_product(jnp.asarray(rows)), rows @ rows.T, rtol=1e-12, atol=1e-12)
+    both = jnp.asarray(np.stack([rows, 2 * rows]))
+    np.testing.assert_allclose(jax.vmap(symmetric_product)(both)[1], 4 * rows @ rows.T, rtol=1e-12, atol=1e-12)
+
+
+def test_the_librarys_routine_for_it_is_the_same(x64):
+    rows = jax.random.normal(jax.random.key(0), (9, 12))
+    np.testing.assert_allclose(_by_library(rows), rows @ rows.T, rtol=1e-12)
 
 
 def tied(params, x):

@@ -241,6 +241,58 @@ def test_the_quadratic_surrogate_is_the_second_order_model_at_w_n():
         np.testing.assert_allclose(jax.grad(surrogate.value)(solution.delta), 0, atol=1e-5)
 
 
+def first_output(params, x):
+    return NET.apply(params, x)[:, :1]
+
+
+TERMS = {"classes": scax.Term(NET.apply, scax.Softmax()), "counts": scax.Term(first_output, scax.Poisson(), 0.5)}
+GRAPH = scax.knn_graph(np.asarray(X), 2)
+#: A problem, its batch, and options beside curvature="quadratic".
+BESIDE = {
+    "several terms": (
+        scax.Problem(TERMS, scax.L2(1e-2)),
+        {"classes": (X, LABELS), "counts": (X[:4], ONE_HOT[:4, :1])},
+        {},
+    ),
+    "the manifold penalty": (
+        scax.Problem(NET.apply, scax.Softmax(), scax.L2(1e-2), manifold=scax.Manifold(0.3, GRAPH)),
+        scax.Batch(X, LABELS, pairs=GRAPH.pairs(np.asarray(X), np.arange(6))),
+        {},
+    ),
+    "a penalty with corners": (
+        scax.Problem(NET.apply, scax.Softmax(), scax.L1(1e-2)),
+        (X, LABELS),
+        {"solver": "semismooth"},
+    ),
+    "blocks": (SOFTMAX, (X, LABELS), {"blocks": scax.Blocks(2)}),
+}
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+def test_the_quadratic_surrogate_stands_beside_everything_else(beside):
+    problem, batch, options = BESIDE[beside]
+    sca = scax.SCA(problem, curvature="quadratic", damping=0.1, carry=0.0, step_size=1.0, acceptance=False, **options)
+    state = sca.init(PARAMS)
+    surrogate, solver = convex_problem(sca, state, batch)
+    exact = convex_problem(dataclasses.replace(sca, curvature="exact"), state, batch)[0]
+    corners = lambda delta: 0.0 if problem.regularizer.is_smooth else problem.regularizer.value(state.w + delta)
+    smooth = lambda delta: exact.value(delta) - corners(delta)
+    zero, delta = jnp.zeros_like(state.w), jax.random.normal(KEY, state.w.shape)
+    model = smooth(zero) + jax.grad(smooth)(zero) @ delta + corners(delta)
+    model += delta @ jax.jvp(jax.grad(smooth), (zero,), (delta,))[1] / 2
+    np.testing.assert_allclose(surrogate.value(delta), model, rtol=1e-4)
+    assert not np.allclose(exact.value(delta), model, rtol=1e-4)
+    landed = sca.step(state, batch)[0].w - state.w
+    if state.blocks is None:
+        np.testing.assert_allclose(landed, solver.solve(surrogate).delta, atol=1e-5)
+        others = 1e-2 * jax.random.normal(KEY, (20, *state.w.shape))
+        assert jnp.all(jax.vmap(surrogate.value)(landed + others) > surrogate.value(landed))
+        return
+    for index, mask in zip(state.blocks.index, state.blocks.mask, strict=True):  # each block alone is at its minimum
+        own = surrogate.take(index, mask, 1.0)
+        np.testing.assert_allclose(jax.grad(own.value)(landed[index]) * mask, 0, atol=1e-5)
+
+
 def test_one_output_takes_the_quadratic_surrogate_only_where_damping_adapts():
     net = scax.MLP((4, 5, 1))
     problem, params, y = scax.Problem(net.apply, scax.Logistic(), scax.L2(1e-2)), net.init(KEY), ONE_HOT[:, 0]
@@ -258,8 +310,10 @@ def test_one_output_takes_the_quadratic_surrogate_only_where_damping_adapts():
 
 
 def test_no_branch_is_left_for_a_gpu():
-    """A branch there waits for the host. Those that are left choose by platform, with a constant."""
-    for sca, y in ((scax.SCA(SOFTMAX, curvature=1, metric=None), LABELS), (LOGISTIC, ONE_HOT[:, 0])):
+    """A branch there waits for the host. Those that are left choose by platform, with a constant. (A curvature memory,
+    of networks up to 1,000 weights, takes rows in by a branch every few steps.)"""
+    methods = [(scax.SCA(SOFTMAX, curvature=r, metric=None), LABELS) for r in (1, 2)]
+    for sca, y in (*methods, (LOGISTIC, ONE_HOT[:, 0])):
         state = sca.init(scax.MLP((4, 5, 1)).init(KEY) if sca is LOGISTIC else PARAMS)
         text = jax.jit(sca.step).trace(state, (X, y)).lower(lowering_platforms=("cuda",)).as_text()
         chosen = re.findall(r'"stablehlo.case"\((%[\w.]+)\)', text)

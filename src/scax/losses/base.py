@@ -51,7 +51,7 @@ class Loss:
         return None
 
     def pull_factor(
-        self, z: Float[Array, "n k"], y: Float[Array, "n k"], e: Float[Array, "n r k"]
+        self, z: Float[Array, "n k"], y: Float[Array, "n _"], e: Float[Array, "n r k"]
     ) -> Float[Array, "n r k"]:
         """Fᵀe for r vectors e a row."""
         factor = self.factor(z, y)
