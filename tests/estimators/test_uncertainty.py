@@ -8,7 +8,7 @@ from sklearn.datasets import load_diabetes, load_iris, make_moons
 from sklearn.exceptions import NotFittedError
 
 from scax.estimators import SCAClassifier, SCARegressor
-from scax.storage.error_bars import ErrorBars
+from scax.storage.error_bars import ErrorBars, NetworkJacobian
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SMALL = {"hidden_layer_sizes": 4, "alpha": 1e-2, "max_iter": 20, "random_state": 0, "n_members": 2}
@@ -178,6 +178,23 @@ def test_the_evidence_tells_which_columns_matter():
     assert error[0] < 0.7 * error[1]
     bounds = pickle.loads(pickle.dumps(models[0])).predict_interval(X[new], 0.9)
     assert 0.85 < np.mean((bounds[:, 0] <= y[new]) & (y[new] <= bounds[:, 1])) < 0.95
+
+
+def test_the_evidence_of_many_outputs_stays_small_or_is_refused(monkeypatch):
+    """Its matrix has a row for every row and output: with 1,000 outputs of 128 rows it would take 131 GB."""
+    random = np.random.default_rng(0)
+    X, sides = random.standard_normal((200, 3)), []
+    gram = NetworkJacobian.gram
+    monkeypatch.setattr(
+        NetworkJacobian, "gram", lambda self, x: sides.append(len(x) * len(self.offset)) or gram(self, x)
+    )
+    quick = SMALL | {"alpha": "evidence", "max_iter": 2}
+    SCARegressor(**quick).fit(X, random.standard_normal((200, 40)))
+    assert 1000 < max(sides) <= 1280
+    with pytest.raises(ValueError, match=r"at most 40 outputs.*has 1,000: use alpha='auto'"):
+        SCARegressor(**quick).fit(X, random.standard_normal((200, 1000)))
+    with pytest.raises(ValueError, match="at most 40 outputs"):
+        SCAClassifier(**quick).fit(X, np.arange(200) % 50)
 
 
 def test_a_line_by_evidence_has_the_bars_of_ridge_regression_with_a_strength_for_every_column():

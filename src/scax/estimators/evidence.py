@@ -19,9 +19,11 @@ from .rows import Rows
 #: Strengths from which four networks begin, and how many of them, those of the most evidence, are looked at after each
 #: stretch of training. Stretches after the first are a third as long.
 BEGIN, LOOKED_AT = (1e-4, 1e-3, 1e-2, 1e-1), (4, 4, 2, 2, 1, 1)
-#: Equations of which the evidence is made at most, rows at least where outputs are many, and the share of them that
-#: N − γ is at least.
-MOST_EQUATIONS, LEAST_ROWS, LEAST_FREE = 512, 128, 0.1
+#: Equations of which the evidence is made: one for each row and output, of so many rows (one output), of rows enough
+#: where outputs are several, and in all at most, since time grows with their cube.
+FEW_EQUATIONS, ENOUGH_ROWS, MOST_EQUATIONS = 512, 128, 1280
+#: Rows of which the evidence is made at least, and the share of the equations that N − γ is at least.
+LEAST_ROWS, LEAST_FREE = 32, 0.1
 #: The strength and the scales of columns stay within these; a strength changes at most so much at once.
 RANGE, SCALES, LARGEST_CHANGE = (1e-7, 10.0), (0.01, 10.0), 10.0
 
@@ -45,7 +47,13 @@ class EvidenceSearch(Networks):
         penalty may be a straight line: so four begin from strengths that are decades apart.
         """
         n, k, trainer = len(x), targets.shape[1], self._trainer()
-        rows, total = Rows(x, targets, weight).some(max(MOST_EQUATIONS // k, LEAST_ROWS)), float(weight.sum())
+        most = min(max(FEW_EQUATIONS // k, ENOUGH_ROWS), MOST_EQUATIONS // k)
+        if most < LEAST_ROWS:
+            raise ValueError(
+                f"alpha='evidence' is for at most {MOST_EQUATIONS // LEAST_ROWS} outputs, since its matrix has a row "
+                f"for every row and output, and y has {k:,}: use alpha='auto'."
+            )
+        rows, total = Rows(x, targets, weight).some(most), float(weight.sum())
         column = self._columns.source[self._encoding.source]
         batch_size, view, count = self._batch_size(n, k), self._views()[0], len(BEGIN)
         epochs = strength.passes(n, batch_size)
