@@ -131,6 +131,13 @@ def test_it_warns_of_nothing_where_jax_is_in_single_precision(trained, recwarn):
     assert not [str(each.message) for each in recwarn]
 
 
+def test_a_fit_without_penalty_is_not_said_to_be_far_from_its_minimum(recwarn):
+    problem = scax.Problem(linear, scax.Squared(), scax.L2(0.0))
+    w = np.linalg.lstsq(X, Y, rcond=None)[0]
+    posterior(problem, {"w": w[:, None]}, (X, Y))
+    assert not [str(each.message) for each in recwarn]
+
+
 def test_intervals_cover_and_bad_input_is_a_sentence(trained):
     problem, params = trained
     post = posterior(problem, params, (X, Y))

@@ -86,6 +86,7 @@ def posterior(
         params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64) if _is_float(leaf) else leaf, params)
         batch = problem.ready(params, data)
         gap = stationarity(problem, params, (batch.x, batch.y, batch.weight)).on
+        penalty = float(problem.regularizer.value(problem.layout(params).flatten(params)))
         outputs = jax.eval_shape(problem.outputs, params, batch.x).shape[1]
         flat = len(jax.eval_shape(problem.apply, params, batch.x).shape) == 1
         y = np.asarray(problem.loss.targets(batch.y, outputs), np.float64)
@@ -99,7 +100,7 @@ def posterior(
         last = len(jacobian.w) - sum(_last_layer(jacobian.layout))
         jacobian = Jacobian.of(problem, params, jacobian.support[jacobian.support >= last])
     rows = Rows(x, y, weight, outputs)
-    if gap > UNTRAINED:
+    if gap > UNTRAINED and penalty > 0:  # without a penalty nothing but the loss's own gradient is left, at any point
         warnings.warn(
             f"the weights are not at a minimum: what is left of the gradient is {gap:.2g} of the loss's own "
             "(scax.stationarity). Error bars assume a minimum: train on, or with batch_size=None.",
