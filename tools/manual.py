@@ -8,6 +8,7 @@ the help of the command line. `--serve` shows the manual, and puts it together a
 
 import hashlib
 import json
+import multiprocessing
 import os
 import posixpath
 import re
@@ -15,10 +16,11 @@ import shutil
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from run_tutorial import cells
+import reference
+import run_tutorial
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS, PAGES, CACHE = ROOT / "docs", ROOT / "build" / "manual", ROOT / "build" / "tutorials"
@@ -32,7 +34,18 @@ DOCUMENTS = {
 }
 EXAMPLES = "guides/examples.md"
 COMMANDS = ["train", "predict", "evaluate", "report", "resume", "compare", "datasets", "reproduce", "launch"]
-RUNNER = Path(__file__).with_name("run_tutorial.py")
+#: What most scripts import. They are forked from a process that has imported these packages, and has not used them.
+IMPORTED = ["jax.numpy", "optax", "matplotlib.pyplot", "sklearn.datasets", "sklearn.inspection", "sklearn.linear_model"]
+#: Small programs take longer to compile than to run: quickly, then, and what one script has compiled the others read.
+#: Two scripts run side by side, each with one thread of BLAS.
+SURROUNDINGS = {
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+    "JAX_COMPILATION_CACHE_DIR": str(ROOT / "build" / "programs"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+DRAFT = bool(os.environ.get("SCAX_DRAFT"))  # shows what older runs of the scripts gave
 
 
 def assemble() -> None:
@@ -43,15 +56,10 @@ def assemble() -> None:
         made[name] = linked(path.read_text(encoding="utf-8"), name, f"docs/{name}")
     made[EXAMPLES] = examples()
     made["reference/command-line.md"] = commands()
-    scripts = sorted(DOCS.rglob("*.py"))
-    with ThreadPoolExecutor(2) as two:
-        examples_run = None if os.environ.get("SCAX_DRAFT") else two.submit(run_examples)
-        for script, page in zip(scripts, two.map(executed, scripts), strict=True):
-            made[script.relative_to(DOCS).with_suffix(".md").as_posix()] = page
-            if script.parent.name == "tutorials":
-                made[script.relative_to(DOCS).with_suffix(".ipynb").as_posix()] = notebook(script)
-        if examples_run is not None:
-            examples_run.result()
+    for script, page in executed(sorted(DOCS.rglob("*.py"))).items():
+        made[script.relative_to(DOCS).with_suffix(".md").as_posix()] = page
+        if script.parent.name == "tutorials":
+            made[script.relative_to(DOCS).with_suffix(".ipynb").as_posix()] = notebook(script)
     files = {p.relative_to(DOCS).as_posix(): p for p in DOCS.rglob("*") if p.is_file() and p.suffix != ".md"}
     for path in list(PAGES.rglob("*")):
         if path.is_file() and path.relative_to(PAGES).as_posix() not in made | files:
@@ -118,45 +126,53 @@ def commands() -> str:
     return "\n".join(out)
 
 
-def executed(script: Path) -> str:
-    """The script as a page, with what it printed and drew; kept while neither it nor the library changes."""
-    code = [script, RUNNER, *sorted((ROOT / "src" / "scax").rglob("*.py"))]
-    key = hashlib.sha256(b"".join(path.read_bytes() for path in code)).hexdigest()
-    kept = CACHE / f"{script.parent.name}-{script.stem}.json"
-    found = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    if found and (found["key"] == key or os.environ.get("SCAX_DRAFT")):  # a draft shows what an older run gave
-        return found["page"]
+def executed(scripts: list[Path]) -> dict[Path, str]:
+    """The scripts as pages, with what they print and draw; the examples of the reference run beside them.
+
+    A page is kept in CACHE while neither its script nor the library changes.
+    """
+    code = b"".join(path.read_bytes() for path in (Path(run_tutorial.__file__), *sorted(ROOT.glob("src/scax/**/*.py"))))
+    keys = {script: hashlib.sha256(script.read_bytes() + code).hexdigest() for script in scripts}
+    files = {script: CACHE / f"{script.parent.name}-{script.stem}.json" for script in scripts}
+    kept = {s: json.loads(file.read_text(encoding="utf-8")) for s, file in files.items() if file.exists()}
+    pages = {script: entry["page"] for script, entry in kept.items() if DRAFT or entry["key"] == keys[script]}
+    os.environ |= SURROUNDINGS | os.environ
+    CACHE.mkdir(parents=True, exist_ok=True)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED)
+    with ProcessPoolExecutor(2, context, max_tasks_per_child=1) as two:
+        examples = None if DRAFT else two.submit(reference.disagreements)
+        for script, run in {s: two.submit(execute, s) for s in scripts if s not in pages}.items():
+            pages[script] = run.result()
+            files[script].write_text(json.dumps({"key": keys[script], "page": pages[script]}), encoding="utf-8")
+        if examples is not None and (wrong := examples.result()):
+            sys.exit("\n".join(["examples of the reference:", *wrong]))
+    return pages
+
+
+def execute(script: Path) -> str:
     began = time.perf_counter()
-    done = subprocess.run([sys.executable, RUNNER, script], capture_output=True, text=True, cwd=ROOT, check=False)
-    if done.returncode:
-        sys.exit(f"{script.name} fails:\n{done.stderr}")
+    try:
+        page = run_tutorial.page(script)
+    except Exception as error:
+        error.add_note(f"in {script.relative_to(ROOT)}")
+        raise
     print(f"{script.relative_to(ROOT)}: {time.perf_counter() - began:.0f} s", flush=True)
-    page = done.stdout
     if script.parent.name == "tutorials":
         head, _, rest = page.partition("\n")
         page = f"{head}\n\n<small>[Script]({script.name}) · [Notebook]({script.stem}.ipynb)</small>\n{rest}"
-    page = linked(page, script.relative_to(DOCS).as_posix(), script.relative_to(ROOT).as_posix())
-    CACHE.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps({"key": key, "page": page}), encoding="utf-8")
-    return page
+    return linked(page, script.relative_to(DOCS).as_posix(), script.relative_to(ROOT).as_posix())
 
 
 def notebook(script: Path) -> str:
     """The script as a notebook that has not run."""
     made = []
-    for kind, text in cells(script.read_text(encoding="utf-8")):
+    for kind, text in run_tutorial.cells(script.read_text(encoding="utf-8")):
         kind = "markdown" if kind == "markdown" else "code"
         cell = {"cell_type": kind, "metadata": {}, "source": text.splitlines(keepends=True), "id": f"cell{len(made)}"}
         made.append(cell | ({"outputs": [], "execution_count": None} if kind == "code" else {}))
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return json.dumps({"cells": made, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5})
-
-
-def run_examples() -> None:
-    done = subprocess.run([sys.executable, Path(__file__).with_name("reference.py")], capture_output=True, text=True)
-    print(done.stdout.strip(), flush=True)
-    if done.returncode:
-        sys.exit(f"the examples of the reference:\n{done.stderr}")
 
 
 def zensical(*words: str) -> subprocess.Popen:

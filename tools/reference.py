@@ -50,15 +50,13 @@ def run(name: str, names: dict) -> str:
     return "".join(said)
 
 
-def main() -> int:
-    names, wrong = scope(), 0
-    for name in ENTRIES:
-        if not is_missing(name) and (said := run(name, names)):
-            print(said)
-            wrong += 1
-    print(f"{len(ENTRIES)} examples, {wrong} of them wrong")
-    return int(wrong > 0)
+def disagreements() -> list[str]:
+    """What examples show that they do not say."""
+    names = scope()
+    return [said for name in ENTRIES if not is_missing(name) and (said := run(name, names))]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    wrong = disagreements()
+    print("\n".join(wrong), f"{len(ENTRIES)} examples, {len(wrong)} of them wrong", sep="\n")
+    sys.exit(len(wrong) > 0)

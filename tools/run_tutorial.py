@@ -8,7 +8,6 @@ shows no code.
 import ast
 import contextlib
 import io
-import os
 import re
 import sys
 from pathlib import Path
@@ -44,8 +43,8 @@ def _drawn(value) -> bool:
     return type(first).__module__.startswith("matplotlib")
 
 
-def main(source: Path) -> None:
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # two tutorials run side by side
+def page(source: Path) -> str:
+    """The tutorial with what its cells show, in Markdown."""
     import matplotlib.pyplot as plt
 
     from scax.report.svg import SERIES, STYLE, to_svg
@@ -54,21 +53,22 @@ def main(source: Path) -> None:
     plt.rcParams.update(
         {"text.parse_math": True, "figure.figsize": (6.4, 3.2), "figure.facecolor": "none", "axes.facecolor": "none"}
     )
-    scope, drawn = {"__name__": "tutorial"}, 0
+    scope, drawn, out = {"__name__": "tutorial"}, 0, []
     for kind, text in cells(source.read_text(encoding="utf-8")):
         if kind == "markdown":
-            print(text, "\n")
+            out.append(f"{text} \n")
             continue
         if kind == "code":
-            print(f"```python\n{text}\n```\n")
+            out.append(f"```python\n{text}\n```\n")
         if said := run(text, scope).rstrip():
-            print(f'```text title="Output"\n{said}\n```\n')
+            out.append(f'```text title="Output"\n{said}\n```\n')
         for number in plt.get_fignums():
             svg = to_svg(plt.figure(number), f"{source.stem}-{drawn}", math=True)
             drawn += 1
-            print(f'<figure class="chart">{svg.strip()}</figure>\n'.replace("\n\n", "\n"))
+            out.append(f'<figure class="chart">{svg.strip()}</figure>\n'.replace("\n\n", "\n"))
         plt.close("all")
+    return "\n".join(out)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    print(page(Path(sys.argv[1])))
