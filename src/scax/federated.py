@@ -168,7 +168,9 @@ def client_app(problem: Problem, params: PyTree, load: Callable[[Any], Any], *, 
 
     It answers exact and local rounds, whichever the server asks for.
 
-    load    function of Flower's context that gives the rows of the site, (x, y) or (x, y, weight); they do not leave it
+    load    function of Flower's context that gives the rows of the site, (x, y) or (x, y, weight); they never leave it.
+            It is called once for each node and scheme in a process. The simulation engine keeps its processes; a
+            SuperNode starts one for every round, which loads and compiles anew
     params  any parameters of the network: shapes and dtypes count, and what is frozen; weights come from the server
     local   of local rounds, as the server has it
 

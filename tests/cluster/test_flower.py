@@ -176,9 +176,12 @@ class Here:
     def __init__(self, problem, params, sites, damage=None, local=None):
         import scax
 
-        self.sites, self.damage, self.asked, self.answers = sites, damage, 0, []
-        load = lambda context: sites[context.node_id - 1]
-        self.app = scax.federated.client_app(problem, params, load, local=local)
+        self.sites, self.damage, self.asked, self.answers, self.loads = sites, damage, 0, [], []
+        self.app = scax.federated.client_app(problem, params, self.load, local=local)
+
+    def load(self, context):
+        self.loads.append(context.node_id)
+        return self.sites[context.node_id - 1]
 
     def get_node_ids(self):
         return range(1, len(self.sites) + 1)
@@ -265,6 +268,7 @@ def test_local_rounds_can_go_before_exact_ones(identity):
     first = scax.federated.simulate(problem, params, sites, rounds=2, scheme="local", local=local)
     judge = scax.federated.simulate(problem, first.params, sites, rounds=3)
     np.testing.assert_allclose(rounds.history["objective"], judge.history["objective"], rtol=2e-3)
+    assert grid.loads == [1, 2, 3, 1, 2, 3]  # once for each scheme
 
 
 def test_a_run_ends_where_it_has_converged(identity):

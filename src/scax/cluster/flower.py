@@ -31,7 +31,7 @@ def make_client_app(
     method_for: Callable[[str], ExactRounds | LocalRounds], params: PyTree, load: Callable[[Any], Any]
 ) -> Any:
     """A flwr ClientApp that answers rounds of the scheme the server names; `load(context)` gives the rows of the site,
-    (x, y) or (x, y, weight), once per process."""
+    (x, y) or (x, y, weight), once for each node and scheme in a process."""
     with required_by("scax.federated.client_app"):
         from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
         from flwr.clientapp import ClientApp
