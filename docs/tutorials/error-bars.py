@@ -18,7 +18,7 @@ y = np.sin(2 * x[:, 0]) + 0.15 * rng.normal(size=80)
 
 net = scax.MLP((1, 20, 1))
 problem = scax.Problem(net.apply, scax.Squared(), scax.L2(1e-4))
-result = scax.train(scax.SCA(problem), net.init(jax.random.key(0)), (x, y), steps=200, batch_size=None)
+result = scax.train(scax.SCA(problem), net.init(jax.random.key(0)), (x, y), steps=1000, batch_size=None)
 result.status
 
 # %% [markdown]
