@@ -4,8 +4,8 @@
 
 Rows are sorted by their first feature (digits: by the first principal component) and cut in ten: no two sites are
 alike. Baselines start from the first seed and are tuned there: what needs the fewest rounds of FedAvg's rates and local
-steps, then of FedProx's proximal weights and FedAdam's rates with these steps, half and twice as many. Where a best
-setting is at the edge of its grid, the results say so. `--draw` makes the plot alone.
+steps, then of FedProx's proximal weights and FedAdam's rates, from these steps on. Where a best setting is at the edge
+of its grid, the results say so. `--draw` makes the plot alone.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import numpy as np
 
 import scax
 from benchmarks.defaults import CASES, load, network
+from benchmarks.pages import table, write_tables
 from benchmarks.steps import describe_machine
 from scax.cluster.statistics import numbers_sent
 
@@ -31,14 +32,17 @@ SITES = 10
 PAPER = {"Wine": 1.02, "SkillCraft1": 1.02, "CASP": 1.01}
 EXACT_ROUNDS = 40
 BATCH = 32
-EVERY = 5  # rounds of a baseline between two looks at its objective
-#: Steps of a site in a round.
-STEPS = (12, 25, 50, 100, 200, 400, 800, 1600, 3200)
+#: Rounds of a baseline between two looks at its objective, where rounds have fewer steps than that.
+EVERY, MANY = 5, 400
+#: Steps of a site in a round, and where tuning begins.
+STEPS = (12, 25, 50, 100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600)
+FIRST_STEPS = 200
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 PROXIMAL = (0.0001, 0.001, 0.01, 0.1, 1.0)
 SERVER_RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-#: Those of FedAdam's sites, beside FedAvg's best.
+#: Those of FedAdam's sites and of FedProx's, beside FedAvg's best.
 SHARES = (0.03, 0.1, 0.3, 1.0, 3.0)
+PROXIMAL_SHARES = (0.1, 0.3, 1.0, 3.0)
 SETTING = ("rate", "proximal", "server", "steps")
 NEWTON_ROUNDS = 20
 DAMPINGS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -58,6 +62,9 @@ LABELS = {
     "both": "local, then exact",
     "local": "local rounds",
 }
+#: The order of the page's table.
+COLUMNS = ("both", "exact", "local", "newton", "fedavg", "fedprox", "fedadam")
+NAMES = {"proximal": "weight", "server": "server rate", "batch_size": "rows"}
 DIGITS = (64, 200, 180, 10)
 #: Steps of a site in a round that are tried there, of FedAvg and of local rounds.
 DIGITS_STEPS = (20, 60, 120, 240, 480)
@@ -117,8 +124,14 @@ def stacked(sites: list[tuple]) -> tuple:
     return x, y, jnp.asarray([float(len(y)) for _, y in sites], jnp.float32)
 
 
-def race(problem, params, sites, settings, steps, rounds, *, every=EVERY, level=None) -> np.ndarray:
+def look_every(steps: int) -> int:
+    """Rounds between two looks."""
+    return EVERY if steps < MANY else 1
+
+
+def race(problem, params, sites, settings, steps, rounds, *, every=None, level=None) -> np.ndarray:
     """[settings, rounds/every] objectives of a baseline; the race is over where one of them reaches the level."""
+    every = look_every(steps) if every is None else every
     whole = tuple(jnp.concatenate([jnp.asarray(site[i]) for site in sites]) for i in (0, 1))
     w = jnp.tile(problem.layout(params).flatten(params), (len(settings), 1))
     carry = (w, jnp.zeros_like(w), jnp.zeros_like(w), jnp.zeros(len(settings), jnp.int32))
@@ -131,19 +144,20 @@ def race(problem, params, sites, settings, steps, rounds, *, every=EVERY, level=
     return np.array(curves).T
 
 
-def tune(problem, params, sites, settings, ladder, rounds, *, every=EVERY, level=None) -> dict:
+def tune(problem, params, sites, settings, ladder, rounds, *, begin, level=None) -> dict:
     """The setting that needs the fewest rounds to the level, else has the lowest objective after all of them.
 
-    The number of local steps starts in the middle of the ladder, rises for as long as that helps, then falls. `edges`
-    are the parts of the setting that are the least or the most that was tried.
+    The number of local steps starts at `begin` on the ladder, rises for as long as that helps, then falls. `edges` are
+    the parts of the setting that are the least or the most that was tried.
     """
     best: dict | None = None
 
     def helps(steps: int) -> bool:
         nonlocal best, rounds
-        curves = race(problem, params, sites, settings, steps, rounds, every=every, level=level)
+        curves = race(problem, params, sites, settings, steps, rounds, level=level)
         i = int(np.argmin(curves[:, -1]))
-        needed = first(curves[i], level, every) if level is not None else None
+        needed = first(curves[i], level, look_every(steps)) if level is not None else None
+        print(f"  {steps} steps: {settings[i]}, {needed} rounds, {curves[i, -1]:.6g}", flush=True)
         score = (needed or np.inf, curves[i, -1])
         if best is not None and score >= best["score"]:
             return False
@@ -151,8 +165,8 @@ def tune(problem, params, sites, settings, ladder, rounds, *, every=EVERY, level
         rounds = needed or rounds  # the next has to be faster
         return True
 
-    middle = len(ladder) // 2
-    helps(ladder[middle])
+    middle = ladder.index(begin)
+    helps(begin)
     for more in (ladder[middle + 1 :], ladder[:middle][::-1]):
         for steps in more:
             if not helps(steps):
@@ -235,21 +249,18 @@ def paper(name: str, seeds: int, rounds: int, methods: list[str], row: dict, sav
         steps, batch_size = min(tried, key=lambda how: score(tried[how], level))
         keep("local", [tried[steps, batch_size]], 8 * q, setting={"steps": steps, "batch_size": batch_size})
     if "baselines" in methods:
-        average = tune(problem, starts[0], sites, [(rate, 0.0, 0.0) for rate in RATES], STEPS, rounds, level=level)
-        near, steps = average["setting"][0], average["steps"]
-        around = (steps // 2, steps, 2 * steps)
+        how = {"rounds": rounds, "begin": FIRST_STEPS, "level": level}
+        average = tune(problem, starts[0], sites, [(rate, 0.0, 0.0) for rate in RATES], STEPS, **how)
+        near, how["begin"] = average["setting"][0], average["steps"]
         for method, settings in {
             "fedavg": None,
+            "fedprox": [(near * share, proximal, 0.0) for share in PROXIMAL_SHARES for proximal in PROXIMAL],
             "fedadam": [(near * share, 0.0, server) for share in SHARES for server in SERVER_RATES],
-            "fedprox": [(rate, proximal, 0.0) for rate in (near / 3, near, 3 * near) for proximal in PROXIMAL],
         }.items():
-            chosen = average
-            if settings is not None:
-                chosen = tune(problem, starts[0], sites, settings, around, rounds, level=level)
+            chosen = average if settings is None else tune(problem, starts[0], sites, settings, STEPS, **how)
             setting = dict(zip(SETTING, (*chosen["setting"], chosen["steps"]), strict=True))
-            curve = race(problem, starts[0], sites, [chosen["setting"]], chosen["steps"], rounds, every=1, level=level)[
-                0
-            ]
+            one = [chosen["setting"]], chosen["steps"], rounds
+            curve = race(problem, starts[0], sites, *one, every=1, level=level)[0]
             keep(method, [curve], 8 * q, setting=setting, edges=chosen["edges"])
 
 
@@ -283,7 +294,8 @@ def digits() -> dict:
     problem = scax.Problem(net.apply, scax.Softmax(), scax.L2(1e-4))
     sites = cut(x, y, centered @ np.linalg.svd(centered, full_matrices=False)[2][0])
     params = net.init(jax.random.key(0))
-    best = tune(problem, params, sites, [(rate, 0.0, 0.0) for rate in DIGITS_RATES], DIGITS_STEPS, DIGITS_ROUNDS)
+    settings = [(rate, 0.0, 0.0) for rate in DIGITS_RATES]
+    best = tune(problem, params, sites, settings, DIGITS_STEPS, DIGITS_ROUNDS, begin=DIGITS_STEPS[2])
     curve = race(problem, params, sites, [best["setting"]], best["steps"], DIGITS_ROUNDS, every=1)[0]
     print("digits fedavg", best, flush=True)
     tried = {}
@@ -360,6 +372,37 @@ def tell(row: dict) -> None:
             print(f"{'':26} kB of a site to there: {shown}")
 
 
+def cell(result: dict | None) -> str:
+    """Rounds from each start; where a run ended that did not get there."""
+    if result is None:
+        return "–"
+    ends = zip(result["rounds"], result["end"], strict=True)
+    return ", ".join(f"none ({100 * (end - 1):.2g}%)" if needed is None else str(needed) for needed, end in ends)
+
+
+def setting_of(result: dict | None) -> str:
+    """The best setting; in bold what is at its grid's edge."""
+    parts = []
+    for part, value in ({} if result is None else result["setting"]).items():
+        if value:
+            text = f"{NAMES.get(part, part)} {value:.3g}" if value < 1 else f"{NAMES.get(part, part)} {value:g}"
+            parts.append(f"**{text}**" if part in result.get("edges", ()) else text)
+    return ", ".join(parts) or "–"
+
+
+def tables(results: dict) -> dict[str, str]:
+    """Those of docs/guides/federated.md, by their marks."""
+    rows = sorted(results["paper"], key=lambda row: list(PAPER).index(row["set"]))
+    heads = LABELS | {"both": "two local, then exact", "exact": "exact", "local": "local"}
+    tuned = [name for name in COLUMNS if any("setting" in row["methods"].get(name, ()) for row in rows)]
+    rounds = [[row["set"], str(row["weights"]), *(cell(row["methods"].get(name)) for name in COLUMNS)] for row in rows]
+    settings = [[row["set"], *(setting_of(row["methods"].get(name)) for name in tuned)] for row in rows]
+    return {
+        "federated rounds": table(["data", "weights", *(heads[name] for name in COLUMNS)], rounds),
+        "federated settings": table(["data", *(heads[name] for name in tuned)], settings),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", default=[*PAPER, "robust", "digits"])
@@ -388,6 +431,9 @@ def main() -> None:
             save()
     for row in results["paper"]:
         tell(row)
+    page = options.out / "guides" / "federated.md"
+    if page.exists():
+        write_tables(page, tables(results))
     if any(row["set"] == "CASP" for row in results["paper"]):
         draw(results, options.out / "images" / "federated.svg")
 

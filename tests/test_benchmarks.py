@@ -98,3 +98,14 @@ def test_the_tables_of_the_paper_s_sets_are_those_of_the_results():
     page = (defaults.RESULTS.parent.parent / "measurements" / "defaults.md").read_text()
     for table in defaults.tables(json.loads(defaults.RESULTS.read_text())).values():
         assert table in page
+
+
+def test_federated_tables_are_those_of_the_results():
+    """docs/guides/federated.md."""
+    from benchmarks import federated
+
+    root = Path(federated.__file__).parent.parent
+    results = json.loads((root / "docs/results/federated.json").read_text())
+    page = (root / "docs/guides/federated.md").read_text()
+    for name, table in federated.tables(results).items():
+        assert f"<!-- {name} -->\n{table}\n<!-- end -->" in page
