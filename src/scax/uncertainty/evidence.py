@@ -46,7 +46,7 @@ def train_by_evidence(
     every row of the first matrix ("inputs": automatic relevance). Then params are {"scale", "weights"}: the network's
     own are their product, and λ of a group is that of the problem over scale².
 
-    >>> params, problem, post = scax.train_by_evidence(problem, params, (x, y), steps=80, stretches=2)
+    >>> params, problem, post = scax.train_by_evidence(problem, params, (x, y), steps=200, stretches=2)
     >>> bool(np.isfinite(post.evidence))
     True
     """
