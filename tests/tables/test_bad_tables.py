@@ -123,6 +123,8 @@ def test_bad_files(tmp_path):
         open_table(tmp_path)
     with pytest.raises(TableError, match="could not be read"):
         open_table("a\0b")
+    with pytest.raises(TableError, match=r"^x{299}… could not be read: File name too long"):
+        open_table("x" * 100_000)
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe")
         with pytest.raises(TableError, match="not a regular file"):

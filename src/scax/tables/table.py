@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._text import printable
 from .columns import Values, of_array
 from .csv_blocks import CsvText
 from .errors import TableError
@@ -175,34 +176,35 @@ def open_table(source: Any, *, header: bool = True, encoding: str = "utf-8") -> 
 
 def _open_file(path: str, header: bool, encoding: str) -> Table:
     name = os.path.basename(path) or path
+    shown = printable(path, 300)
     try:
         info = os.stat(path)
         if stat.S_ISDIR(info.st_mode):
-            raise TableError(f"{path} is a directory: give the CSV or Parquet file in it.")
+            raise TableError(f"{shown} is a directory: give the CSV or Parquet file in it.")
         if not stat.S_ISREG(info.st_mode):
             raise TableError(
-                f"{path} is not a regular file: save the table as a file first; it is read more than once."
+                f"{shown} is not a regular file: save the table as a file first; it is read more than once."
             )
         with open(path, "rb") as file:
             magic = file.read(8)
     except TableError:
         raise
     except FileNotFoundError:
-        raise TableError(f"{path} does not exist: check the name and the folder.") from None
+        raise TableError(f"{shown} does not exist: check the name and the folder.") from None
     except PermissionError:
-        raise TableError(f"{path} may not be read: ask for permission, or copy it where you may.") from None
+        raise TableError(f"{shown} may not be read: ask for permission, or copy it where you may.") from None
     except (OSError, ValueError) as error:
-        raise TableError(f"{path} could not be read: {getattr(error, 'strerror', None) or error}.") from None
+        raise TableError(f"{shown} could not be read: {getattr(error, 'strerror', None) or error}.") from None
     if info.st_size == 0:
-        raise TableError(f"{path} is empty: give a table with a header line and one line per row.")
+        raise TableError(f"{shown} is empty: give a table with a header line and one line per row.")
     if magic.startswith(b"PAR1"):
         return ParquetTable(path, name, info.st_size)
     if magic.startswith(b"PK\x03\x04"):
-        raise TableError(f"{path} is an Excel workbook or a zip archive: export the sheet as CSV, or unpack it.")
+        raise TableError(f"{shown} is an Excel workbook or a zip archive: export the sheet as CSV, or unpack it.")
     if magic.startswith(
         (b"\xd0\xcf\x11\xe0", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"\x89HDF", b"SQLite", b"ARROW1")
     ):
-        raise TableError(f"{path} is neither CSV, gzipped CSV nor Parquet: convert it to one of them.")
+        raise TableError(f"{shown} is neither CSV, gzipped CSV nor Parquet: convert it to one of them.")
     return CsvTable(path, name, info.st_size, header, encoding)
 
 
