@@ -106,7 +106,7 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
         The strength used.
     relevance_ : ndarray of shape (n_features_in_,)
         How large the weights of each column may be, in units of the other weights: its strength is
-        alpha_ / relevance_². Found by alpha="evidence"; 1 otherwise.
+        alpha_ / relevance_². Found by the evidence; 1 otherwise.
     path_ : dict or None
         With alpha="auto" and a penalty other than "l2", one entry for every strength tried: "alpha", "loss" on the rows
         held out, its "excess" over the least and the standard "error" of that, "weights" and hidden "neurons" in use,

@@ -1,4 +1,4 @@
-"""alpha="evidence": strengths that follow log p(y | X, strengths) while networks train, one for each column of X."""
+"""Strengths that follow the evidence, log p(y | X, strengths), while networks train: one for each column of X."""
 
 from typing import Any
 
@@ -24,6 +24,7 @@ BEGIN, LOOKED_AT = (1e-4, 1e-3, 1e-2, 1e-1), (4, 4, 2, 2, 1, 1)
 FEW_EQUATIONS, ENOUGH_ROWS, MOST_EQUATIONS = 512, 128, 1280
 #: Rows of which the evidence is made at least, and the share of the equations that N − γ is at least.
 LEAST_ROWS, LEAST_FREE = 32, 0.1
+MOST_OUTPUTS = MOST_EQUATIONS // LEAST_ROWS
 #: The strength and the scales of columns stay within these; a strength changes at most so much at once.
 RANGE, SCALES, LARGEST_CHANGE = (1e-7, 10.0), (0.01, 10.0), 10.0
 
@@ -33,7 +34,7 @@ class EvidenceSearch(Networks):
 
     @property
     def relevance_(self) -> np.ndarray:
-        """How large the weights of each column of X may be, in units of the others; alpha="evidence" finds it."""
+        """How large the weights of each column of X may be, in units of the others; the evidence finds it."""
         out = np.zeros(self.n_features_in_)
         out[self._columns.source[self._encoding.source]] = self._scales
         return out
@@ -48,9 +49,9 @@ class EvidenceSearch(Networks):
         """
         n, k, trainer = len(x), targets.shape[1], self._trainer()
         most = min(max(FEW_EQUATIONS // k, ENOUGH_ROWS), MOST_EQUATIONS // k)
-        if most < LEAST_ROWS:
+        if k > MOST_OUTPUTS:
             raise ValueError(
-                f"alpha='evidence' is for at most {MOST_EQUATIONS // LEAST_ROWS} outputs, since its matrix has a row "
+                f"alpha='evidence' is for at most {MOST_OUTPUTS} outputs, since its matrix has a row "
                 f"for every row and output, and y has {k:,}: use alpha='auto'."
             )
         rows, total = Rows(x, targets, weight).some(most), float(weight.sum())

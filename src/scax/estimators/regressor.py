@@ -39,11 +39,12 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         and features drop out.
     alpha : float, "auto" or "evidence", default="auto"
         Strength of the penalty R in the objective: average loss + R(w), with R = alpha ½‖w‖² for "l2", alpha ‖w‖₁ for
-        "l1". It is not divided by the number of rows. "auto" compares decades, four at a time, by trainings judged on
-        rows held out: the fit's own where it holds some out, else a quarter of the rows, then trains on all rows. For
+        "l1". It is not divided by the number of rows. "evidence" holds no rows out and gives every column a strength of
+        its own (automatic relevance), those of the most evidence, log p(y | X, alpha). "auto" is the evidence for 40 to
+        999 rows with the squared loss and "l2". Else it compares decades, four at a time, by trainings judged on rows
+        held out: the fit's own where it holds some out, else a quarter of the rows, then trains on all rows. For
         penalties that make zeros it is the strongest on a path of strengths whose loss on a quarter of the rows exceeds
-        the least by no more than one standard error, and the fit goes on from there. "evidence" holds no rows out and
-        gives every column a strength of its own (automatic relevance), those of the most evidence, log p(y | X, alpha).
+        the least by no more than one standard error, and the fit goes on from there.
     l1_ratio : float, default=0.5
         Share of the l1 part in "elasticnet".
     damping : float or "auto", default="auto"
@@ -110,7 +111,7 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         The strength used.
     relevance_ : ndarray of shape (n_features_in_,)
         How large the weights of each column may be, in units of the other weights: its strength is
-        alpha_ / relevance_². Found by alpha="evidence"; 1 otherwise.
+        alpha_ / relevance_². Found by the evidence; 1 otherwise.
     path_ : dict or None
         With alpha="auto" and a penalty other than "l2", one entry for every strength tried: "alpha", "loss" on the rows
         held out, its "excess" over the least and the standard "error" of that, "weights" and hidden "neurons" in use,
