@@ -60,9 +60,9 @@ class StrengthSearch(Sparsity, EvidenceSearch):
         """Whether "auto" is the evidence: with a squared loss, whose evidence is that of the linearized network itself,
         and rows enough to tell the noise. On few rows it is better than rows held out, and several times faster; for
         classes and for bins of numbers it is not (docs/measurements/tables.md)."""
-        has_rows = EVIDENCE_ROWS <= np.count_nonzero(weight) < MANY_ROWS
-        is_smooth = self.penalty == "l2" and self._loss().is_quadratic and not np.any(self._encoding.is_bin)
-        return has_rows and is_smooth and targets.shape[1] <= MOST_OUTPUTS
+        is_few = EVIDENCE_ROWS <= int(np.count_nonzero(weight)) < MANY_ROWS and targets.shape[1] <= MOST_OUTPUTS
+        is_smooth = self.penalty == "l2" and self._loss().is_quadratic
+        return is_few and is_smooth and not self._encoding.is_bin.any()
 
     def _sparse_strength(self, x, targets, weight, y, random: np.random.RandomState, again: bool) -> float:
         """The strongest on a path of strengths that rows held out cannot tell from the best; sets `path_`.
