@@ -17,8 +17,8 @@ data = load_diabetes(scaled=False)
 x, x_test, y, y_test = train_test_split(data.data, data.target, random_state=0)
 
 # %% [markdown]
-# Inputs need no scaling and nothing has to be chosen: the network's size follows the table, and the strength of its penalty is
-# found on held-out rows. `recipe_` keeps what was chosen.
+# Inputs need no scaling and nothing has to be chosen: the network's size follows the table, and the strengths of its
+# penalty, one for every column, are found by the evidence, without holding rows out. `recipe_` and `alpha_` keep what was chosen.
 
 # %%
 model = SCARegressor(random_state=0).fit(x, y)

@@ -39,3 +39,8 @@ def test_a_grid_search_over_alpha_compiles_once(programs):
 def test_the_search_for_alpha_shares_the_program_of_the_fit(programs):
     SCARegressor(3).fit(*data(128, 4))
     assert programs() == 1
+
+
+def test_the_search_by_rows_held_out_does_so_too(programs):
+    SCARegressor(3, loss="huber").fit(*data(128, 4))
+    assert programs() == 1

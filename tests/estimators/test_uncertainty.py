@@ -181,9 +181,27 @@ def test_auto_is_the_evidence_for_regressions_on_few_rows():
     assert by_default.relevance_[0] > by_default.relevance_[1]
     for other in (fit(39), fit(loss="huber"), fit(numbers="bins"), fit(early_stopping=True), fit(kind=HeldOut)):
         np.testing.assert_array_equal(other.relevance_, 1)
-    weight = np.where(np.arange(90) < 39, 1.0, 0.0)
-    few = SCARegressor(**options).fit(X, y, sample_weight=weight)
-    np.testing.assert_array_equal(few.relevance_, 1)
+    for weight in (np.where(np.arange(90) < 39, 1.0, 0.0), np.full(90, 1 / 90), np.full(90, 100.0)):
+        few = SCARegressor(**options).fit(X, y, sample_weight=weight)
+        np.testing.assert_array_equal(few.relevance_, 1)
+
+
+def test_a_constant_column_is_not_needed():
+    random = np.random.default_rng(0)
+    X = np.c_[random.uniform(-1, 1, (90, 1)), np.ones(90)]
+    model = SCARegressor(4, n_members=1, random_state=0).fit(X, np.sin(3 * X[:, 0]))
+    assert model.relevance_[1] <= 0.01 < 0.1 < model.relevance_[0]
+
+
+def test_a_strength_that_is_given_is_that_of_every_column():
+    random = np.random.default_rng(0)
+    X = random.uniform(-1, 1, (90, 2))
+    model = SCARegressor(4, n_members=1, random_state=0, warm_start=True, max_iter=20).fit(X, np.sin(3 * X[:, 0]))
+    assert model.relevance_[0] != 1
+    before = model.predict(X)
+    model.set_params(alpha=model.alpha_, max_iter=1).fit(X, np.sin(3 * X[:, 0]))
+    np.testing.assert_array_equal(model.relevance_, 1)
+    np.testing.assert_allclose(model.predict(X), before, atol=0.3)
 
 
 def test_the_evidence_tells_which_columns_matter():

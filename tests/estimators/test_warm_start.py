@@ -100,8 +100,8 @@ def test_what_was_found_is_kept_and_what_is_given_is_used(table):
 def test_a_search_on_few_rows_starts_from_a_network_that_has_not_seen_them():
     random = np.random.RandomState(0)
     x, y = random.standard_normal((120, 8)), random.standard_normal(120)
-    model = SCARegressor((64,), alpha=1e-6, max_iter=300, tol=0.0, warm_start=True, random_state=0, n_members=1)
-    model.fit(x, y)
+    options = {"loss": "huber", "max_iter": 300, "tol": 0.0, "n_members": 1, "random_state": 0}
+    model = SCARegressor((64,), alpha=1e-6, warm_start=True, **options).fit(x, y)
     assert model.score(x, y) > 0.9  # noise, learned by heart
     model.set_params(alpha="auto").fit(x, y)
     assert model.alpha_ > 0.01

@@ -77,8 +77,8 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
         Missing values get a feature of their own, in all kinds of columns; dates become days, year, month, weekday and
         hour.
     warm_start : bool, default=False
-        Start a new call of `fit` from the weights of the last one, and keep its standardization, the strengths that it
-        found and the rows it held out.
+        Start a new call of `fit` from the weights of the last one, and keep its standardization, the rows it held out
+        and the strengths that these chose.
     random_state : int, RandomState instance or None, default=None
         Draws the first weights, the order of the rows and the validation rows. With an int, results are reproducible.
     verbose : bool, default=False

@@ -39,6 +39,11 @@ class EvidenceSearch(Networks):
         out[self._columns.source[self._encoding.source]] = self._scales
         return out
 
+    def _forget_scales(self) -> None:
+        """One strength for all columns again."""
+        self._masks = [mask / self._scales for mask in self._masks]
+        self._scales = np.ones_like(self._scales)
+
     def _evidence_strength(
         self, x: np.ndarray, targets: np.ndarray, weight: np.ndarray, random: Any, again: bool
     ) -> float:

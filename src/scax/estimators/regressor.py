@@ -41,7 +41,8 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         Strength of the penalty R in the objective: average loss + R(w), with R = alpha ½‖w‖² for "l2", alpha ‖w‖₁ for
         "l1". It is not divided by the number of rows. "evidence" holds no rows out and gives every column a strength of
         its own (automatic relevance), those of the most evidence, log p(y | X, alpha). "auto" is the evidence for 40 to
-        999 rows with the squared loss and "l2". Else it compares decades, four at a time, by trainings judged on rows
+        999 rows (distinct, and by their weights) with the squared loss, "l2", no bins, no early stopping and up to 40
+        outputs. Else it compares decades, four at a time, by trainings judged on rows
         held out: the fit's own where it holds some out, else a quarter of the rows, then trains on all rows. For
         penalties that make zeros it is the strongest on a path of strengths whose loss on a quarter of the rows exceeds
         the least by no more than one standard error, and the fit goes on from there.
@@ -82,8 +83,8 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         Missing values get a feature of their own, in all kinds of columns; dates become days, year, month, weekday and
         hour.
     warm_start : bool, default=False
-        Start a new call of `fit` from the weights of the last one, and keep its standardization, the strengths that it
-        found and the rows it held out.
+        Start a new call of `fit` from the weights of the last one, and keep its standardization, the rows it held out
+        and the strengths that these chose.
     random_state : int, RandomState instance or None, default=None
         Draws the first weights, the order of the rows and the validation rows. With an int, results are reproducible.
     verbose : bool, default=False

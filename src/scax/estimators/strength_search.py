@@ -30,6 +30,7 @@ class StrengthSearch(Sparsity, EvidenceSearch):
         self.path_ = None
         if self.alpha == "evidence" or (is_auto(self.alpha) and self._prefers_evidence(targets, weight)):
             return self._evidence_strength(x, targets, weight, random, again)
+        self._forget_scales()
         if not is_auto(self.alpha):
             return float(self.alpha)
         n = min(len(x), strength.MOST_ROWS)
@@ -59,10 +60,12 @@ class StrengthSearch(Sparsity, EvidenceSearch):
     def _prefers_evidence(self, targets: np.ndarray, weight: np.ndarray) -> bool:
         """Whether "auto" is the evidence: with a squared loss, whose evidence is that of the linearized network itself,
         and rows enough to tell the noise. On few rows it is better than rows held out, and several times faster; for
-        classes and for bins of numbers it is not (docs/measurements/tables.md)."""
-        is_few = EVIDENCE_ROWS <= int(np.count_nonzero(weight)) < MANY_ROWS and targets.shape[1] <= MOST_OUTPUTS
+        classes it is better or much worse, and for bins of numbers worse (docs/measurements/tables.md). Rows count by
+        their weights, too: of 100 that weigh 0.01 each the evidence knows one."""
+        counts = np.count_nonzero(weight), weight.sum()
+        is_few = min(counts) >= EVIDENCE_ROWS and max(counts) < MANY_ROWS and targets.shape[1] <= MOST_OUTPUTS
         is_smooth = self.penalty == "l2" and self._loss().is_quadratic
-        return is_few and is_smooth and not self._encoding.is_bin.any()
+        return bool(is_few and is_smooth and not self._encoding.is_bin.any())
 
     def _sparse_strength(self, x, targets, weight, y, random: np.random.RandomState, again: bool) -> float:
         """The strongest on a path of strengths that rows held out cannot tell from the best; sets `path_`.

@@ -34,6 +34,9 @@ MOST_CALIBRATED = 4000
 #: were held out say how far the bars are off.
 SMALL_SIDE = 1500
 
+#: The share of all effective weights below which a column has none.
+NOTHING = 1e-12
+
 
 def error_bars(
     networks: Sequence[Layers],
@@ -171,6 +174,7 @@ def by_evidence(
         rest = temperature * (effective - gamma.sum()) / (rows.total * max(others, 1e-300))
     gamma, square = np.bincount(group, gamma), np.bincount(group, square)
     each = temperature * gamma / (rows.total * np.maximum(square, 1e-300))
+    each = np.where(gamma > NOTHING * effective, each, np.inf)  # no row says anything of these weights: γ is 0, not w
     return evidence, np.where(square > 0, each, ridge), float(rest)
 
 
