@@ -43,7 +43,9 @@ def test_the_fuzzer_allows_for_compiling_and_for_nothing_else(monkeypatch):
     monkeypatch.setattr(fuzz_runs, "SECONDS", 0.05)
     with fuzz_runs.limited(), pytest.raises(TimeoutError):
         all(True for _ in itertools.count())
-    traced = jax.jit(lambda x: functools.reduce(lambda x, _: jnp.sin(x @ x), range(50), x)).trace(jnp.eye(3)).lower()
+    new = time.time()  # a program that no earlier run of the tests has stored
+    traced = jax.jit(lambda x: functools.reduce(lambda x, _: jnp.sin(x @ x), range(50), x + new)).trace(jnp.eye(3))
+    traced = traced.lower()
     before = time.process_time()
     with fuzz_runs.limited():
         traced.compile({"xla_backend_optimization_level": 1})
