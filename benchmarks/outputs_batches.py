@@ -1,6 +1,7 @@
 """At which batch size does a step pay for classification: time to given objectives, SCA beside tuned Adam.
 
 python -m benchmarks.outputs_batches [--batches 32 64 … 4096] [--rows 60000] [--seconds 170] [--out DIR]
+python -m benchmarks.outputs_batches --table        of the results file, by `GOALS`
 
 Generated data of MNIST's size (784 inputs, ten classes, 784/300/100/10; benchmarks.outputs.generate, noise 0.3). For
 each batch size both methods run; Adam at five rates, constant and with cosine decay to the end of the run. Objectives
@@ -58,12 +59,16 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=4000, help="and at most")
     parser.add_argument("--seconds", type=float, default=170)
     parser.add_argument("--threads", type=int, default=6)
+    parser.add_argument("--table", action="store_true", help="only print the table")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     options = parser.parse_args()
     began, machine = time.perf_counter(), describe_machine()
     machine["command"] = machine["command"].replace("benchmarks.steps", "benchmarks.outputs_batches")
     options.out.mkdir(parents=True, exist_ok=True)
     file = options.out / f"batches-{machine['platform']}.json"
+    if options.table:
+        print(tabulate(json.loads(file.read_text())["rows"]))
+        return
     clock = lambda: f"{time.perf_counter() - began:4.0f} s "
     problem, params, x, y = generate("softmax", 784, (300, 100), 10, 0.3, rows=options.rows)
     sca, adam = scax.SCA(problem), scax.baseline(optimizer("adam"), problem)
@@ -105,15 +110,11 @@ def main() -> None:
                 row[f"{name} µs"] = 1e6 * min(timed(program, args, 100) for _ in range(5))
             values = np.asarray(compiling["run", "SCA"].result()(x, y))
             every = np.asarray(compiling["run", "Adam"].result()(x, y))
-            row["SCA"] = {goal: first(ends, values, goal) for goal in GOALS}
-            reached = [[first(ends, own, goal) for own in every] for goal in GOALS]
-            row["Adam"] = {
-                goal: min((s for s in own if s), default=None) for goal, own in zip(GOALS, reached, strict=True)
-            }
-            row["lowest"] = {"SCA": float(np.nanmin(values)), "Adam": float(np.nanmin(every))}
-            rows.append(row)
-            file.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
-            print(clock(), json.dumps(row), flush=True)
+            shown = lambda curves: [[float(f"{value:.4g}") for value in curve] for curve in curves]
+            rows.append(row | {"looks": ends, "SCA": shown([values]), "Adam": shown(every)})
+            file.write_text(json.dumps({"machine": machine, "rows": rows}) + "\n")
+            lowest = {name: np.nanmin(rows[-1][name], axis=1).tolist() for name in ("SCA", "Adam")}
+            print(clock(), json.dumps(row | {"lowest": lowest}), flush=True)
             if time.perf_counter() - began > options.seconds:
                 break
     print(tabulate(rows))
@@ -127,7 +128,8 @@ def tabulate(rows: list[dict]) -> str:
         cells = []
         for goal in GOALS:
             for name in ("SCA", "Adam"):
-                steps = row[name].get(goal, row[name].get(str(goal)))
+                reached = [first(row["looks"], np.asarray(curve), goal) for curve in row[name]]
+                steps = min((steps for steps in reached if steps is not None), default=None)
                 cells.append("–" if steps is None else f"{steps * row[f'{name} µs'] / 1e3:.0f}")
         cells += [f"{row['SCA µs']:.0f}", f"{row['Adam µs']:.0f}"]
         lines.append(f"| {row['batch']} | " + " | ".join(cells) + " |")

@@ -61,8 +61,8 @@ def direction(loss: str, outputs: int, rows: int, method: str) -> dict:
         values = np.min(np.mean(made, axis=0), axis=0)
         return {"objectives": values.tolist()}
     sca = scax.SCA(problem, curvature=int(method) if method.isdigit() else method)
-    run = jax.jit(lambda key: follow(sca, sca.init(params), key, (x, y), ENDS, rows)[0][:, 1])
-    began, made = time.perf_counter(), [np.asarray(run(key)) for key in keys]
+    run = jax.jit(lambda key, x, y: follow(sca, sca.init(params), key, (x, y), ENDS, rows)[0][:, 1])
+    began, made = time.perf_counter(), [np.asarray(run(key, x, y)) for key in keys]
     return {"objectives": np.mean(made, axis=0).tolist(), "seconds": time.perf_counter() - began}
 
 
@@ -71,13 +71,13 @@ def adam(problem: Any, params: Any, x: Any, y: Any, rows: int, key: Any) -> np.n
     method = scax.baseline(optimizer("adam"), problem)
 
     @jax.jit
-    def run(rate, end):
+    def run(rate, end, x, y):
         state = method.init(params)
         state = dataclasses.replace(state, optimizer=tuned(state.optimizer, rate, 1.0, end))
         ends: Any = [jnp.minimum(mark, end) for mark in ENDS]
         return follow(method, state, key, (x, y), ends, rows)[0][-1, 0]
 
-    return np.asarray([[run(rate, np.int32(end)) for end in ENDS] for rate in RATES])
+    return np.asarray([[run(rate, np.int32(end), x, y) for end in ENDS] for rate in RATES])
 
 
 #: Shares of damping tried on sets of classes.
