@@ -177,9 +177,11 @@ def parts(file: Path, name: str) -> None:
 
 #: What the page calls a run of each label.
 NAMES = {"scax": "scax", "engd": "ENGD-W", "spring": "SPRING", "levenberg": "one batch, gain ratio"}
+#: Of the runs of a problem.
+DRAWN = ("scax", "spring", "ENGD-W, damping 1e-10", "levenberg", "scax, one CPU core")
 #: Errors to which times are given, by problem, and the measure of them.
 GOALS = {
-    "poisson5": ("rms", (1e-4, 1e-5, 1e-6)),
+    "poisson5": ("rms", (1e-4, 1e-5, 2e-6, 1e-6)),
     "heat": ("relative", (1e-4, 1e-5, 7e-7)),
     "burgers": ("relative", (1e-3, 2e-5, 5e-6)),
     "allen_cahn": ("relative", (1e-2, 1e-3, 2e-5)),
@@ -215,16 +217,16 @@ def plot(whole: dict[str, Any], out: Path) -> None:
 
     shown = [problem for problem in GOALS if problem in whole["runs"]]
     plt.rcParams |= {"svg.hashsalt": "physics", "font.size": 9}
-    figure, axes = plt.subplots(1, len(shown), figsize=(3.2 * len(shown), 3), layout="constrained", squeeze=False)
+    figure, axes = plt.subplots(1, len(shown), figsize=(3.2 * len(shown), 3.4), layout="constrained", squeeze=False)
     for axis, problem in zip(axes[0], shown, strict=True):
         measure, errors = GOALS[problem]
         for label, run in whole["runs"][problem].items():
-            if "slower" not in label:
+            if label in DRAWN:
                 records = [r for r in run["records"] if r["step"] > 4]
                 axis.loglog(
                     [r["seconds"] for r in records], [r[measure] for r in records], label=NAMES.get(label, label)
                 )
         axis.axhline(errors[-1], color="gray", linewidth=0.8, linestyle=":")
         axis.set(title=problem, xlabel="seconds", ylabel={"rms": "RMS error", "relative": "relative L2 error"}[measure])
-        axis.legend(fontsize=7, frameon=False)
+        axis.legend(fontsize=7, frameon=False, loc="lower left")
     figure.savefig(out, metadata={"Date": None})
