@@ -39,14 +39,19 @@ def cpu_steps(results: dict) -> str:
 
 
 def loop(results: dict) -> str:
-    """Of the default, in one scan."""
-    rows, body = results["steps"], []
-    for row in (row for row in rows if row["method"] == "auto"):
-        adam = next(r["microseconds"] for r in rows if r["case"] == row["case"] and r["method"] == "Adam")
-        target = verdict(row["case"], row["ratio"], results["machine"]["platform"])
-        spread = f"{row['low']:.2f}–{row['high']:.2f}"
-        body.append((row["case"], f"{adam:.0f}", f"{row['microseconds']:.0f}", f"{row['ratio']:.2f}", spread, target))
-    return table(("network", "Adam, µs", "SCA, µs", "step / Adam's", "range", "target"), body)
+    """Of the default, in one scan, and the same with XLA's autotuning."""
+    body, platform = [], results["machine"]["platform"]
+    for case in dict.fromkeys(row["case"] for row in results["steps"]):
+        cells = [case]
+        for rows in (results["steps"], results["autotuned"]):
+            own = {row["method"]: row for row in rows if row["case"] == case}
+            cells += [f"{own[name]['microseconds']:.0f}" if name in own else "" for name in ("Adam", "auto")]
+            cells += [f"{own['auto']['ratio']:.2f}" if "auto" in own else ""]
+        plain = next(row for row in results["steps"] if row["case"] == case and row["method"] == "auto")
+        cells[4:4] = [f"{plain['low']:.2f}–{plain['high']:.2f}", verdict(case, plain["ratio"], platform)]
+        body.append(cells)
+    head = ("network", "Adam, µs", "SCA, µs", "step / Adam's", "range", "target")
+    return table((*head, "autotuned: Adam", "SCA", "step / Adam's"), body)
 
 
 def parts(results: dict) -> str:

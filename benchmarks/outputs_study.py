@@ -25,7 +25,7 @@ import numpy as np
 
 import scax
 from benchmarks.outputs import RATES, SETS, TABLES, generate, read
-from benchmarks.pages import DOCS, write_rows
+from benchmarks.pages import DOCS, table, write_rows
 from benchmarks.runs import follow
 from scax.training.methods import optimizer, tuned
 
@@ -148,17 +148,23 @@ def main() -> None:
 
 
 def tabulate(rows: list[dict]) -> str:
-    """Objectives after 1,000 steps over the exact step's, or where that is too large over one direction's."""
-    lines = []
+    """Objectives after 1,000 steps over those of two directions, of one or two outputs over those of exact steps.
+
+    Geometric means over the numbers of rows with which both were run, and how many these are.
+    """
     found = {(row["loss"], row["K"], row["L"], row["method"]): row["objectives"][-1] for row in rows}
-    for loss, outputs, batch in itertools.product(LOSSES, OUTPUTS, ROWS):
-        own = {method: found.get((loss, outputs, batch, method)) for method in (*DIRECTIONS, "Adam")}
-        base = own["exact"] or own["1"]
-        if base:
-            cells = ["" if value is None else f"{value / base:.3f}" for value in own.values()]
-            lines.append(f"| {loss} | {outputs} | {batch} | {base:.4g} | {' | '.join(cells)} |")
-    head = f"| loss | K | L | objective | {' | '.join((*DIRECTIONS, 'Adam'))} |\n{'|---' * 10}|\n"
-    return head + "\n".join(lines)
+    body = []
+    for loss, outputs in itertools.product(LOSSES, OUTPUTS):
+        base = "2" if outputs > 2 else "exact"
+        own = {L: end for L in ROWS if (end := found.get((loss, outputs, L, base)))}
+        ratios = {
+            method: [found[key] / own[L] for L in own if (key := (loss, outputs, L, method)) in found]
+            for method in (*DIRECTIONS, "Adam")
+        }
+        if own:
+            cells = [f"{np.exp(np.mean(np.log(each))):.2f} ({len(each)})" if each else "" for each in ratios.values()]
+            body.append((loss, f"{outputs:,}", *cells))
+    return table(("loss", "K", *DIRECTIONS, "Adam"), body)
 
 
 if __name__ == "__main__":
