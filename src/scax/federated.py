@@ -151,16 +151,24 @@ def simulate(
         for record in part.records:
             for name, value in record.items():
                 history.setdefault(name, []).append(float(value))
-    state = carry.state
-    for name, refused, reason in zip(admitted, np.asarray(state.refused), np.asarray(state.reason), strict=True):
-        if refused:
-            warnings.warn(
-                f"site {printable(str(name))} was left out of {refused} rounds: {Reason(int(reason)).message}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+    _warn_of_left_out(list(admitted), np.asarray(carry.state.refused), np.asarray(carry.state.reason), done)
     arrays = {name: np.asarray(values) for name, values in history.items()}
     return Result(engine.solution(method, carry.state), arrays, carry.state, done, status)
+
+
+def _warn_of_left_out(names: list[str], refused: np.ndarray, reason: np.ndarray, rounds: int) -> None:
+    """Names the sites that were not used, for the caller of `simulate`; where that is all, the start is to blame."""
+    if len(names) > 1 and np.all(refused == rounds):
+        text = (
+            f"not one site could be used in {rounds} rounds, and params are as they were. Each of them: "
+            f"{Reason(int(reason[0])).message} Start from smaller weights, or scale x and y to about 1."
+        )
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+        return
+    for name, count, why in zip(names, refused, reason, strict=True):
+        if count:
+            text = f"site {printable(str(name))} was left out of {count} rounds: {Reason(int(why)).message}"
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
 def client_app(problem: Problem, params: PyTree, load: Callable[[Any], Any], *, local: Local | None = None) -> Any:

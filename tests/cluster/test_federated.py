@@ -479,6 +479,41 @@ def test_weights_below_one_hold_for_rows_of_whole_numbers():
     np.testing.assert_array_equal(result.history["answered"], 2)
 
 
+def test_the_start_is_blamed_where_no_site_can_be_used():
+    x, y = rows(np.float32)
+    huge = jax.tree.map(lambda leaf: leaf * np.float32(1e30), start(np.float32))
+    for scheme in ("exact", "local"):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = scax.federated.simulate(PROBLEM, huge, unlike_sites(x, y), rounds=2, scheme=scheme)
+        (told,) = [str(warning.message) for warning in caught]
+        assert "not one site could be used in 2 rounds" in told
+        assert "not finite" in told
+        assert "smaller weights" in told
+        np.testing.assert_array_equal(flat(result.params), flat(huge))
+
+
+def test_rows_of_another_kind_are_told_in_words():
+    x, y = rows(np.float32)
+    sites = {"most": (x, y), "half": (x[:9].astype(np.float16), y[:9]), "column": (x[:9], y[:9, None])}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scax.federated.simulate(PROBLEM, start(np.float32), sites, rounds=1)
+    half, column = [str(warning.message) for warning in caught]
+    most = r"; most rows are x float32[rows, 3], y float32[rows]: give all sites the same."
+    assert half == f"site half is left out: its rows are x float16[rows, 3], y float32[rows]{most}"
+    assert column == f"site column is left out: its rows are x float32[rows, 3], y float32[rows, 1]{most}"
+
+
+@pytest.mark.parametrize("scheme", ["exact", "local"])
+def test_sites_of_one_row_and_of_ten_thousand_train_together(scheme):
+    x, y = rows(np.float32, 10_001)
+    sites = [(x[:1], y[:1]), (x[1:], y[1:])]
+    result = scax.federated.simulate(PROBLEM, start(np.float32), sites, rounds=6, scheme=scheme)
+    assert list(result.history["answered"]) == [2] * 6
+    assert result.history["objective"][-1] < 0.5 * float(PROBLEM.objective(start(np.float32), x, y))
+
+
 def test_names_of_sites_in_warnings_are_no_escapes():
     x, y = rows(np.float32)
     sites = {"a": (x, y), "\x1b[31mb": (x[:0], y[:0])}
@@ -492,6 +527,7 @@ def test_names_of_sites_in_warnings_are_no_escapes():
         ({"sites": 5}, TypeError, "list of"),
         ({"sites": []}, ValueError, "sites is empty"),
         ({"sites": [None]}, ValueError, "Site 0: a batch is"),
+        ({"sites": [("a", rows(np.float32)), ("a", rows(np.float32))]}, TypeError, "has no names: give sites={name"),
         ({"weights": 1.0}, ValueError, "weights has shape"),
         ({"weights": [1.0, np.nan]}, ValueError, "weights must be"),
         ({"missing": 1.0}, ValueError, "missing"),

@@ -106,6 +106,8 @@ def admit(problem: Problem, params: PyTree, sites: Any, weights: Any = None) -> 
         raise TypeError(f"sites must be a list of (x, y), or a dict of them by name, got {type(sites).__name__}.")
     if not sites:
         raise ValueError("sites is empty: give the rows of at least one.")
+    if not isinstance(sites, Mapping) and any(map(_is_named, sites)):
+        raise TypeError("a list of sites has no names: give sites={name: (x, y), …}, or a list of (x, y).")
     named = dict(sites) if isinstance(sites, Mapping) else {str(i): site for i, site in enumerate(sites)}
     if weights is not None:
         if np.shape(weights) != (len(named),):
@@ -126,11 +128,21 @@ def admit(problem: Problem, params: PyTree, sites: Any, weights: Any = None) -> 
             weight = (own * (weights[number] / own.sum())).astype(weight_dtype(batch.x))
             batch = Batch(batch.x, batch.y, weight)
         rows[name] = batch
-    kinds: dict[tuple, int] = {}
-    kind = lambda batch: (batch.x.shape[1:], batch.x.dtype.name, batch.y.shape[1:], batch.y.dtype.name)
+    kinds: dict[str, int] = {}
     for batch in rows.values():
-        kinds[kind(batch)] = kinds.get(kind(batch), 0) + batch.size
+        kinds[_kind(batch)] = kinds.get(_kind(batch), 0) + batch.size
     most = max(kinds, key=kinds.__getitem__) if kinds else None
-    for name in [name for name, batch in rows.items() if kind(batch) != most]:
-        reasons[name] = f"its rows are {kind(rows.pop(name))}, and most rows {most}: give all sites the same columns."
+    for name in [name for name, batch in rows.items() if _kind(batch) != most]:
+        reasons[name] = f"its rows are {_kind(rows.pop(name))}; most rows are {most}: give all sites the same."
     return rows, reasons
+
+
+def _kind(batch: Batch) -> str:
+    """What the rows of all sites must have in common, in words."""
+    part = lambda a: f"{a.dtype.name}[{', '.join(['rows', *map(str, a.shape[1:])])}]"
+    return f"x {part(batch.x)}, y {part(batch.y)}"
+
+
+def _is_named(site: Any) -> bool:
+    """Whether it is (name, rows)."""
+    return isinstance(site, tuple | list) and bool(site) and isinstance(site[0], str)
