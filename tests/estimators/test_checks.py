@@ -7,7 +7,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from scax.estimators import SCAClassifier, SCARegressor
+from scax.estimators import SCAClassifier, SCARegressor, strength
 
 #: Few epochs: the checks are about the interface.
 ESTIMATORS = [SCARegressor(max_iter=10), SCAClassifier(max_iter=10)]
@@ -20,7 +20,9 @@ if os.environ.get("HYPOTHESIS_PROFILE") == "scax-thorough":
 
 @parametrize_with_checks(ESTIMATORS)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_scikit_learn_check(estimator, check):
+def test_scikit_learn_check(estimator, check, monkeypatch):
+    # One check asks for 1,000 epochs, which the search for alpha takes at eight strengths, for each part held out.
+    monkeypatch.setattr(strength, "MOST_REPEATS", 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         check(estimator)
