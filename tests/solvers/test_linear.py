@@ -53,7 +53,18 @@ def test_spaces_agree_on_random_systems(coupled, remains, seed, sizes, x64):
     lin, factor, alpha, remainder, h, mu = system(seed, *sizes, coupled, remains)
     matrix, right = matrices(lin, factor, alpha, remainder, h, mu)
     best = np.linalg.solve(matrix, right)
-    free = {"tolerance": 1e-14, "max_iterations": 1000}
+    for delta, rows, change, is_singular in solved(lin.outputs, lin.jacobian(), factor.blocks, alpha, remainder, h, mu):
+        assert not is_singular
+        np.testing.assert_allclose(delta, best, rtol=1e-7, atol=1e-9 * np.linalg.norm(best))
+        np.testing.assert_allclose(matrix @ delta, right, rtol=1e-7, atol=1e-8 * np.linalg.norm(right))
+        np.testing.assert_allclose(rows, change, rtol=1e-8, atol=1e-10)
+
+
+@jax.jit
+def solved(outputs, jacobian, blocks, alpha, remainder, h, mu):
+    """(δ, its rows, Jδ, whether the system is singular) of every space."""
+    lin, factor, free = Dense(outputs, jacobian), Factor(blocks), {"tolerance": 1e-14, "max_iterations": 1000}
+    results = []
     for space in (
         SampleSpace(lin, h, mu),
         WeightSpace(lin, h, mu),
@@ -61,11 +72,9 @@ def test_spaces_agree_on_random_systems(coupled, remains, seed, sizes, x64):
         MatrixFreeSpace(lin, h, mu, in_samples=False, **free),
     ):
         point, is_singular = space.solve(factor, alpha, remainder)
-        delta = np.asarray(space.weights(point))
-        assert not is_singular
-        np.testing.assert_allclose(delta, best, rtol=1e-7, atol=1e-9 * np.linalg.norm(best))
-        np.testing.assert_allclose(matrix @ delta, right, rtol=1e-7, atol=1e-8 * np.linalg.norm(right))
-        np.testing.assert_allclose(space.rows(point), lin.jvp(delta), rtol=1e-8, atol=1e-10)
+        delta = space.weights(point)
+        results.append((delta, space.rows(point), lin.jvp(delta), is_singular))
+    return results
 
 
 @pytest.mark.parametrize("loss", LOSS_NAMES)

@@ -55,13 +55,17 @@ def test_of_several_the_first_is_the_gradient_and_the_mean_is_the_hessian(loss, 
     """All draws of signs, one after the other: means over them are exact."""
     z = 2 * jax.random.normal(KEY, (6, 3))
     hessian = jax.vmap(jax.hessian(lambda z, y: loss.value(z[None], y[None])[0]))(z, ONE_HOT)
-    draws = [jnp.asarray(signs).reshape(1, r - 1, 3) for signs in itertools.product((-1.0, 1.0), repeat=3 * (r - 1))]
-    mean = jnp.zeros((6, 3, 3))
+    draws = [np.reshape(signs, (1, r - 1, 3)) for signs in itertools.product((-1.0, 1.0), repeat=3 * (r - 1))]
+
+    @jax.jit
+    def directions(signs):
+        monkeypatch.setattr(jax.random, "rademacher", lambda key, shape, dtype: jnp.broadcast_to(signs, shape))
+        return loss.directions(z, ONE_HOT, KEY, r)
+
+    mean = np.zeros((6, 3, 3))
     for signs in draws:
-        drawn = lambda key, shape, dtype, signs=signs: jnp.broadcast_to(signs, shape)
-        monkeypatch.setattr(jax.random, "rademacher", drawn)
-        rows = loss.directions(z, ONE_HOT, KEY, r)
-        mean += jnp.einsum("nrk,nrl->nkl", rows, rows) / len(draws)
+        rows = np.asarray(directions(signs))
+        mean += np.einsum("nrk,nrl->nkl", rows, rows) / len(draws)
     np.testing.assert_allclose(mean, hessian, rtol=1e-5, atol=2e-5)
     slope = loss.gradient(z, ONE_HOT)
     slope = slope if (left := loss.remainder(z, ONE_HOT)) is None else slope - left
@@ -82,20 +86,26 @@ def test_the_mean_surrogate_and_trace_are_the_exact_ones(monkeypatch):
     sca = scax.SCA(scax.Problem(NET.apply, scax.Logistic(), scax.L2(1e-2)), curvature=1, damping=0.1, metric=None)
     state, batch = sca.init(PARAMS), (X[:1], ONE_HOT[:1])
     delta = jax.random.normal(KEY, state.w.shape)
-    values, traces = [], []
-    for signs in SIGNS:
-        fixed = lambda self, z, y, key, r, signs=signs: self.pull_factor(z, y, signs[None, None])
+
+    @jax.jit
+    def drawn(signs):
+        fixed = lambda self, z, y, key, r: self.pull_factor(z, y, signs[None, None])
         monkeypatch.setattr(scax.Logistic, "directions", fixed)
-        values.append(convex_problem(sca, state, batch)[0].value(delta))
-        traces.append(_linearize(sca, state, sca.problem.ready(PARAMS, batch))[0].curvature(jnp.zeros((), int)))
-    network = lambda w: sca.problem.outputs(state.layout.unflatten(w, state.frozen), X[:1])[0]
-    z, jacobian = network(state.w), jax.jacobian(network)(state.w)
-    loss = lambda z: scax.Logistic().value(z[None], ONE_HOT[:1])[0]
-    hessian = jacobian.T @ jax.hessian(loss)(z) @ jacobian
-    model = jax.grad(loss)(z) @ jacobian @ delta + delta @ hessian @ delta / 2
-    rest = 0.1 * delta @ delta + 1e-2 * (state.w @ delta + delta @ delta / 2)
-    np.testing.assert_allclose(np.mean(values), model + rest, rtol=1e-5)
-    np.testing.assert_allclose(np.mean(traces), jnp.trace(hessian) / 2, rtol=1e-5)
+        value = convex_problem(sca, state, batch)[0].value(delta)
+        trace = _linearize(sca, state, sca.problem.ready(PARAMS, batch))[0].curvature(jnp.zeros((), int))
+        return value, trace
+
+    @jax.jit
+    def expected():
+        network = lambda w: sca.problem.outputs(state.layout.unflatten(w, state.frozen), X[:1])[0]
+        z, jacobian = network(state.w), jax.jacobian(network)(state.w)
+        loss = lambda z: scax.Logistic().value(z[None], ONE_HOT[:1])[0]
+        hessian = jacobian.T @ jax.hessian(loss)(z) @ jacobian
+        model = jax.grad(loss)(z) @ jacobian @ delta + delta @ hessian @ delta / 2
+        return model + 0.1 * delta @ delta + 1e-2 * (state.w @ delta + delta @ delta / 2), jnp.trace(hessian) / 2
+
+    means = np.mean([drawn(signs) for signs in SIGNS], axis=0)
+    np.testing.assert_allclose(means, expected(), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -111,10 +121,7 @@ def test_the_gradient_is_exact_and_forms_agree(loss, y, r, solvers):
     problem = scax.Problem(NET.apply, loss, scax.L2(1e-2))
     sca = scax.SCA(problem, solver="structured", curvature=r, damping=0.1, metric=None)
     state = sca.init(PARAMS)
-    surrogate, _ = convex_problem(sca, state, (X, y))
-    slope = jax.grad(surrogate.value)(jnp.zeros_like(state.w))
-    whole = jax.grad(lambda p: problem.objective(p, X, y))(state.params)
-    np.testing.assert_allclose(slope, problem.layout(whole).flatten(whole), atol=1e-5)
+    np.testing.assert_allclose(slope_of_next_step(sca, (X, y)), slope_of_objective(problem, y), atol=1e-5)
     w = sca.step(state, (X, y))[0].w
     for solver in solvers:
         other = scax.SCA(problem, solver=solver, curvature=r, damping=0.1, metric=None)
@@ -132,19 +139,24 @@ class Signs(scax.Softmax):
         return self.pull_factor(z, y, signs) / r**0.5
 
 
+@jax.jit
 def slope_of_next_step(sca, batch):
     state = sca.init(PARAMS)
     surrogate, _ = convex_problem(sca, state, batch)
     return jax.grad(surrogate.value)(jnp.zeros_like(state.w))
 
 
+@jax.jit
+def slope_of_objective(problem, y):
+    whole = jax.grad(lambda p: problem.objective(p, X, y))(PARAMS)
+    return problem.layout(whole).flatten(whole)
+
+
 def test_the_gradient_is_exact_with_directions_of_the_losss_own():
     problem = scax.Problem(NET.apply, Signs(), scax.L2(1e-2))
     sca = scax.SCA(problem, curvature=2, damping=0.1, metric=None)
-    whole = jax.grad(lambda p: problem.objective(p, X, LABELS))(PARAMS)
-    np.testing.assert_allclose(
-        slope_of_next_step(sca, (X, LABELS)), problem.layout(whole).flatten(whole), rtol=1e-5, atol=1e-6
-    )
+    slope = slope_of_next_step(sca, (X, LABELS))
+    np.testing.assert_allclose(slope, slope_of_objective(problem, LABELS), rtol=1e-5, atol=1e-6)
     linearized = _linearize(sca, sca.init(PARAMS), problem.ready(PARAMS, (X, LABELS)))[0]
     assert linearized.caution == Signs().caution
 
@@ -155,19 +167,15 @@ def test_the_gradient_is_exact_far_from_the_minimum():
     np.testing.assert_allclose(rows[0, 0], -np.asarray([1, 2, 0]) / 5**0.5, rtol=1e-5, atol=1e-6)
     problem, counts = scax.Problem(NET.apply, scax.Poisson(), scax.L2(1e-2)), 1e20 * ONE_HOT
     sca = scax.SCA(problem, curvature=2, damping=0.1, metric=None)
-    whole = jax.grad(lambda p: problem.objective(p, X, counts))(PARAMS)
-    slope, expected = slope_of_next_step(sca, (X, counts)), problem.layout(whole).flatten(whole)
+    slope, expected = slope_of_next_step(sca, (X, counts)), slope_of_objective(problem, counts)
     np.testing.assert_allclose(slope, expected, rtol=1e-4, atol=1e-5 * float(jnp.max(jnp.abs(expected))))
 
 
 @pytest.mark.parametrize("options", [{"curvature": 2}, {"curvature": "quadratic"}, {"metric": "low-rank"}])
 def test_a_memory_of_gradients_starts_from_data_whatever_the_curvature(options):
     sca = scax.SCA(SOFTMAX, averaging=0.5, **options)
-    loss = scax.Problem(NET.apply, scax.Softmax())
-    whole = jax.grad(lambda p: loss.objective(p, X, LABELS))(PARAMS)
-    np.testing.assert_allclose(
-        sca.init(PARAMS, (X, LABELS)).memory, loss.layout(whole).flatten(whole), rtol=1e-5, atol=1e-6
-    )
+    slope = slope_of_objective(scax.Problem(NET.apply, scax.Softmax()), LABELS)
+    np.testing.assert_allclose(sca.init(PARAMS, (X, LABELS)).memory, slope, rtol=1e-5, atol=1e-6)
 
 
 def test_points_drawn_anew_keep_the_curvature_that_was_asked_for():
@@ -187,13 +195,18 @@ def test_damping_is_half_where_the_gradient_is_among_the_directions():
 
 def test_nonsmooth_penalties_meet_the_same_quadratic():
     problem = scax.Problem(NET.apply, scax.Softmax(), scax.L1(1e-2))
-    lowest = {}
-    for solver in ("semismooth", "fista"):
-        sca = scax.SCA(problem, solver=solver, curvature=1, damping=0.1, metric=None)
+
+    @jax.jit
+    def solved(sca):
         surrogate, chosen = convex_problem(sca, sca.init(PARAMS), (X, LABELS))
-        lowest[solver] = surrogate.value(chosen.solve(surrogate).delta)
-    np.testing.assert_allclose(lowest["fista"], lowest["semismooth"], rtol=1e-4)
-    assert lowest["fista"] < surrogate.value(jnp.zeros_like(surrogate.w))
+        return surrogate.value(chosen.solve(surrogate).delta), surrogate.value(jnp.zeros_like(surrogate.w))
+
+    options = {"curvature": 1, "damping": 0.1, "metric": None}
+    (semismooth, _), (fista, before) = (
+        solved(scax.SCA(problem, solver=solver, **options)) for solver in ("semismooth", "fista")
+    )
+    np.testing.assert_allclose(fista, semismooth, rtol=1e-4)
+    assert fista < before
 
 
 def test_draws_follow_the_step_alone_and_runs_side_by_side_are_the_same():
@@ -229,16 +242,24 @@ def test_the_quadratic_surrogate_is_the_second_order_model_at_w_n():
     for loss, y in ((scax.Logistic(), ONE_HOT), (scax.Softmax(), LABELS), (scax.Poisson(), ONE_HOT)):
         problem = scax.Problem(NET.apply, loss, scax.L2(1e-2))
         sca = scax.SCA(problem, curvature="quadratic", damping=0.1, carry=0.0)
-        state = sca.init(PARAMS)
-        surrogate, solver = convex_problem(sca, state, (X, y))
-        exact = convex_problem(dataclasses.replace(sca, curvature="exact"), state, (X, y))[0]
-        zero, delta = jnp.zeros_like(state.w), jax.random.normal(KEY, state.w.shape)
-        model = exact.value(zero) + jax.grad(exact.value)(zero) @ delta
-        model += delta @ jax.jvp(jax.grad(exact.value), (zero,), (delta,))[1] / 2
-        np.testing.assert_allclose(surrogate.value(delta), model, rtol=1e-4)
-        solution = solver.solve(surrogate)
-        assert solution.iterations == 1
-        np.testing.assert_allclose(jax.grad(surrogate.value)(solution.delta), 0, atol=1e-5)
+        value, model, iterations, slope = model_and_minimum(sca, (X, y))
+        np.testing.assert_allclose(value, model, rtol=1e-4)
+        assert iterations == 1
+        np.testing.assert_allclose(slope, 0, atol=1e-5)
+
+
+@jax.jit
+def model_and_minimum(sca, batch):
+    """The quadratic surrogate at a random δ and the exact one's second-order model there; its solution, and the slope
+    at it."""
+    state = sca.init(PARAMS)
+    surrogate, solver = convex_problem(sca, state, batch)
+    exact = convex_problem(dataclasses.replace(sca, curvature="exact"), state, batch)[0]
+    zero, delta = jnp.zeros_like(state.w), jax.random.normal(KEY, state.w.shape)
+    model = exact.value(zero) + jax.grad(exact.value)(zero) @ delta
+    model += delta @ jax.jvp(jax.grad(exact.value), (zero,), (delta,))[1] / 2
+    solution = solver.solve(surrogate)
+    return surrogate.value(delta), model, solution.iterations, jax.grad(surrogate.value)(solution.delta)
 
 
 def first_output(params, x):
@@ -273,24 +294,40 @@ def test_the_quadratic_surrogate_stands_beside_everything_else(beside):
     problem, batch, options = BESIDE[beside]
     sca = scax.SCA(problem, curvature="quadratic", damping=0.1, carry=0.0, step_size=1.0, acceptance=False, **options)
     state = sca.init(PARAMS)
-    surrogate, solver = convex_problem(sca, state, batch)
-    exact = convex_problem(dataclasses.replace(sca, curvature="exact"), state, batch)[0]
-    corners = lambda delta: 0.0 if problem.regularizer.is_smooth else problem.regularizer.value(state.w + delta)
-    smooth = lambda delta: exact.value(delta) - corners(delta)
-    zero, delta = jnp.zeros_like(state.w), jax.random.normal(KEY, state.w.shape)
-    model = smooth(zero) + jax.grad(smooth)(zero) @ delta + corners(delta)
-    model += delta @ jax.jvp(jax.grad(smooth), (zero,), (delta,))[1] / 2
-    np.testing.assert_allclose(surrogate.value(delta), model, rtol=1e-4)
-    assert not np.allclose(exact.value(delta), model, rtol=1e-4)
     landed = sca.step(state, batch)[0].w - state.w
+
+    @jax.jit
+    def values():
+        surrogate, _ = convex_problem(sca, state, batch)
+        exact = convex_problem(dataclasses.replace(sca, curvature="exact"), state, batch)[0]
+        corners = lambda delta: 0.0 if problem.regularizer.is_smooth else problem.regularizer.value(state.w + delta)
+        smooth = lambda delta: exact.value(delta) - corners(delta)
+        zero, delta = jnp.zeros_like(state.w), jax.random.normal(KEY, state.w.shape)
+        model = smooth(zero) + jax.grad(smooth)(zero) @ delta + corners(delta)
+        model += delta @ jax.jvp(jax.grad(smooth), (zero,), (delta,))[1] / 2
+        return surrogate.value(delta), exact.value(delta), model
+
+    @jax.jit
+    def minimum():
+        surrogate, solver = convex_problem(sca, state, batch)
+        others = landed + 1e-2 * jax.random.normal(KEY, (20, *state.w.shape))
+        return solver.solve(surrogate).delta, surrogate.value(landed), jax.vmap(surrogate.value)(others)
+
+    @jax.jit
+    def slopes_of_blocks():
+        surrogate, _ = convex_problem(sca, state, batch)
+        own = lambda index, mask: jax.grad(surrogate.take(index, mask, 1.0).value)(landed[index]) * mask
+        return [own(index, mask) for index, mask in zip(state.blocks.index, state.blocks.mask, strict=True)]
+
+    value, exact, model = values()
+    np.testing.assert_allclose(value, model, rtol=1e-4)
+    assert not np.allclose(exact, model, rtol=1e-4)
     if state.blocks is None:
-        np.testing.assert_allclose(landed, solver.solve(surrogate).delta, atol=1e-5)
-        others = 1e-2 * jax.random.normal(KEY, (20, *state.w.shape))
-        assert jnp.all(jax.vmap(surrogate.value)(landed + others) > surrogate.value(landed))
+        delta, lowest, others = minimum()
+        np.testing.assert_allclose(landed, delta, atol=1e-5)
+        assert np.all(others > lowest)
         return
-    for index, mask in zip(state.blocks.index, state.blocks.mask, strict=True):  # each block alone is at its minimum
-        own = surrogate.take(index, mask, 1.0)
-        np.testing.assert_allclose(jax.grad(own.value)(landed[index]) * mask, 0, atol=1e-5)
+    np.testing.assert_allclose(slopes_of_blocks(), 0, atol=1e-5)  # each block alone is at its minimum
 
 
 def test_one_output_takes_the_quadratic_surrogate_only_where_damping_adapts():
