@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import pkgutil
 import re
+import sys
 from pathlib import Path
 
 import jax
@@ -56,6 +57,90 @@ def test_names_of_the_mathematics_exist(names):
 
 def _fields(value):
     return getattr(value, "__annotations__", {})
+
+
+def walks():
+    """{name: [(file or folder, the functions and classes named there)]} of CONTRIBUTING's walks."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("Walks through the code")[2]
+    found = {}
+    for name, way in re.findall(
+        r"^- \*\*(.*?)\*\*:(.*?)(?=^- |^###)", text.partition("### The engine")[0] + "###", re.M | re.S
+    ):
+        stops = re.findall(r"`([a-z_/]+(?:/|\.py))`(?:\s+\(([^)]*)\))?", way)
+        found[name] = [(place, re.findall(r"`(\w+(?:\.\w+)?)`", within)) for place, within in stops]
+    return found
+
+
+@pytest.mark.parametrize("walk", walks())
+def test_walks_name_what_is_in_their_files(walk):
+    assert len(walks()[walk]) >= 4
+    for place, functions in walks()[walk]:
+        text = (SOURCE / place).read_text(encoding="utf-8") if place.endswith(".py") else ""
+        for name in functions:
+            for part in name.split("."):
+                assert re.search(rf"^\s*(def|class) {part}\b|^{part}\b.*=|\b{part}=", text, re.M), (place, name)
+
+
+def one_batch():
+    sca = scax.SCA(scax.Problem(scax.MLP((2, 3, 1)).apply, scax.Squared(), scax.L2(1e-3)))
+    state = sca.init(scax.MLP((2, 3, 1)).init(jax.random.key(0)))
+    return lambda: sca.step(state, (np.ones((5, 2), np.float32), np.ones(5, np.float32)))
+
+
+def softmax_with_a_group_lasso():
+    net = scax.MLP((2, 3, 3))
+    params = net.init(jax.random.key(0))
+    sca = scax.SCA(scax.Problem(net.apply, scax.Softmax(), scax.GroupLasso(1e-3, scax.neuron_groups(params))))
+    state = sca.init(params)
+    return lambda: sca.step(state, (np.ones((5, 2), np.float32), np.arange(5) % 3))
+
+
+def a_training():
+    net = scax.MLP((2, 3, 1))
+    sca, data = (
+        scax.SCA(scax.Problem(net.apply, scax.Squared(), scax.L1(1e-3))),
+        (np.ones((7, 2), "f"), np.ones(7, "f")),
+    )
+    return lambda: scax.train(sca, net.init(jax.random.key(0)), data, steps=3, batch_size=4)
+
+
+def a_fit():
+    from scax.estimators import SCARegressor
+
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    return lambda: SCARegressor((3,), alpha=0.1, max_iter=60, tol=0.1).fit(x, x[:, 0])
+
+
+RUNS = {
+    "One batch": one_batch,
+    "Softmax with a group lasso": softmax_with_a_group_lasso,
+    "A training": a_training,
+    "A fit": a_fit,
+}
+
+
+@pytest.mark.parametrize("walk", RUNS)
+def test_walks_are_the_way_the_code_goes(walk):
+    """The functions and files of a walk are entered in its order."""
+    run, entered = RUNS[walk](), []
+
+    def note(frame, event, _):
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(SOURCE)) and code.co_name != "<module>":
+            entered.append((code.co_filename[len(str(SOURCE)) + 1 :], code.co_qualname))
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    calls = iter(entered)
+    for place, functions in walks()[walk]:
+        passed = any(
+            file.startswith(place) and (not functions or re.search(rf"(^|\.){functions[0]}(\.|$)", name))
+            for file, name in calls
+        )
+        assert passed, f"{place} {functions[:1]} is not entered after what stands before it"
 
 
 def run_example(part):
