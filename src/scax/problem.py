@@ -17,7 +17,7 @@ from .layout import Layout, Mask
 from .losses import Loss, StackedLoss
 from .regularizers import L2, Manifold, Regularizer
 from .rules.term_weights import TermWeights, is_rule
-from .terms import Method, StackedFunction, read_terms
+from .terms import BoundMethod, StackedFunction, read_terms
 
 #: Rows of a term that are looked at before a run.
 CHECKED_ROWS = 64
@@ -67,7 +67,7 @@ class Problem:
             raise TypeError(f"apply must be a function (params, x) -> outputs, got {self.apply!r}.")
         if self.names and self.manifold is not None:
             raise ValueError("a manifold penalty ties rows of one table: give Problem(apply, loss, …) without terms.")
-        object.__setattr__(self, "apply", Method.of(self.apply))
+        object.__setattr__(self, "apply", BoundMethod.of(self.apply))
 
     def _read(self, given: Mapping[str, Any]) -> None:
         """Problem({name: Term, …}, regularizer): the terms as one function and one loss."""

@@ -20,7 +20,7 @@ TAKEN = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Method:
+class BoundMethod:
     """A bound method that equals another where function and owner do, so that equal networks share compiled steps."""
 
     function: Callable[..., Any]
@@ -30,7 +30,7 @@ class Method:
     def of(apply: Callable[..., Any]) -> Callable[..., Any]:
         if not inspect.ismethod(apply) or not isinstance(apply.__self__, Hashable):
             return apply  # Python compares bound methods by the identity of their owner
-        return Method(apply.__func__, apply.__self__)
+        return BoundMethod(apply.__func__, apply.__self__)
 
     def __call__(self, params: PyTree, x: Any) -> Any:
         return self.function(self.owner, params, x)
@@ -59,7 +59,7 @@ class Term:
             raise TypeError(f"apply of a Term must be a function (params, x) -> outputs, got {self.apply!r}.")
         if not isinstance(self.loss, Loss):
             raise TypeError(f"loss of a Term must be a Loss such as scax.Squared(), got {self.loss!r}.")
-        object.__setattr__(self, "apply", Method.of(self.apply))
+        object.__setattr__(self, "apply", BoundMethod.of(self.apply))
 
 
 @dataclasses.dataclass(frozen=True)

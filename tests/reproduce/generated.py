@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from scax.reproduce.configs import Row
+from scax.reproduce.configs import PaperRow
 from scax.tables import datasets
 
 ROWS = 40
 
 
-def table_of(row: Row, folder: Path, monkeypatch) -> Path:
+def table_of(row: PaperRow, folder: Path, monkeypatch) -> Path:
     """Write it, and let it pass for the data set: its sum is that of no known file."""
     about = datasets.REMOTE[row.dataset]
     monkeypatch.setitem(datasets.REMOTE, row.dataset, dataclasses.replace(about, sha256=None, rows=ROWS))

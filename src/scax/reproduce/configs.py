@@ -23,7 +23,7 @@ ITERATIONS = 500
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class PaperRow:
     """A row of Table 2: tanh network of these widths, inputs in [−½, ½], target in [−.9, .9], squared loss."""
 
     label: str
@@ -37,28 +37,28 @@ class Row:
 
 
 TABLE2 = (
-    Row(
+    PaperRow(
         "CASP", "casp", (9, 10, 6, 1),
         {
             "sgd": Printed(0.2713, 0.0053), "adagrad": Printed(0.2348, 0.0074), "rmsprop": Printed(0.2182, 0.0114),
             "adam": Printed(0.2107, 0.0103), "sca": Printed(0.2017, 0.0045),
         },
     ),
-    Row(
+    PaperRow(
         "Parkinsons", "parkinsons", (19, 15, 5, 1),
         {
             "sgd": Printed(0.1550, 0.0062), "adagrad": Printed(0.1389, 0.0042), "rmsprop": Printed(0.1417, 0.0075),
             "adam": Printed(0.1403, 0.0058), "sca": Printed(0.1374, 0.0045),
         },
     ),
-    Row(
+    PaperRow(
         "SkillCraft1", "skillcraft1", (18, 15, 10, 1),
         {
             "sgd": Printed(0.0708, 0.0040), "adagrad": Printed(0.0688, 0.0029), "rmsprop": Printed(0.0738, 0.0083),
             "adam": Printed(0.0707, 0.0061), "sca": Printed(0.0675, 0.0034),
         },
     ),
-    Row(
+    PaperRow(
         "Wine", "winequality-white", (11, 10, 4, 1),
         {
             "sgd": Printed(0.0692, 0.0029), "adagrad": Printed(0.0551, 0.0024), "rmsprop": Printed(0.0562, 0.0025),

@@ -10,14 +10,14 @@ from ..problem import Problem
 from ..regularizers import L2
 from . import optimizers
 from .bench import Bench, Stopwatch, network
-from .configs import PAPER_SETTINGS, RATES, TUNING_REPEATS, Row
+from .configs import PAPER_SETTINGS, RATES, TUNING_REPEATS, PaperRow
 from .tables import Rows
 
 Tick = Callable[[str, int, int], Any]  # (row, runs done, runs in all)
 
 
 def regression(
-    rows: Sequence[Row],
+    rows: Sequence[PaperRow],
     tables: Sequence[Rows],
     *,
     repeats: int,
@@ -38,7 +38,7 @@ def regression(
             raise KeyboardInterrupt
         tick(*progress)
 
-    def one(row: Row, table: Rows) -> dict[str, Any]:
+    def one(row: PaperRow, table: Rows) -> dict[str, Any]:
         return _row(row, table, repeats, steps, seed, unless_stopped, rates, tuning_repeats, baselines)
 
     watch = Stopwatch()
@@ -58,7 +58,9 @@ def regression(
     }
 
 
-def _row(row: Row, table: Rows, repeats, steps, seed, tick: Tick, rates, tuning_repeats, baselines) -> dict[str, Any]:
+def _row(
+    row: PaperRow, table: Rows, repeats, steps, seed, tick: Tick, rates, tuning_repeats, baselines
+) -> dict[str, Any]:
     net = network(row.widths, activation="tanh", output="tanh")
     problem = Problem(net.apply, Squared(), L2(row.l2))
     done = 0

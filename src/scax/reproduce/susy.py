@@ -76,7 +76,7 @@ def _config(
     for name in baselines:
         methods |= bench.baseline(name, printed=False)
     for name, split in blocks.items():
-        setting = _told(split)
+        setting = _describe_blocks(split)
         about = "SCA, our defaults" + ("" if split is None else f", {setting}")
         methods[f"sca-{name}"] = bench.sca(about, setting, SCA(problem, blocks=split))
     truth = np.stack([rows.y[order[: bench.held_out]] > 0.5 for order in bench.reported.order]).astype(float)
@@ -98,7 +98,7 @@ def _config(
     }
 
 
-def _told(blocks: Blocks | None) -> str:
+def _describe_blocks(blocks: Blocks | None) -> str:
     """Blocks in words."""
     if blocks is None:
         return "C = 1"

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._cache import cache_folder
 from ..tables.datasets import REMOTE, DatasetError, find, folders, verify
-from .configs import Row
+from .configs import PaperRow
 
 
 class Rows(NamedTuple):
@@ -25,7 +25,7 @@ def unit(a: np.ndarray) -> np.ndarray:
     return (a - a.min(axis=0)) / np.where(width > 0, width, 1)
 
 
-def load(row: Row, data_dir: Path | None = None) -> Rows:
+def load(row: PaperRow, data_dir: Path | None = None) -> Rows:
     """Inputs in [−½, ½], targets in [−.9, .9], missing values at the median, all over the whole data set."""
     import polars
 

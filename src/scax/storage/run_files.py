@@ -149,7 +149,7 @@ class Grid(TypedDict):
     decays: list[str]
 
 
-class Setting(TypedDict):
+class TunedRate(TypedDict):
     rate: float
     decay: str
     at_edge: bool
@@ -166,7 +166,7 @@ class MethodResults(TypedDict):
     """What a comparison says of one method: a value per repeat, curves [repeats, ends]."""
 
     label: str
-    setting: Setting | None
+    setting: TunedRate | None
     tried: list[Any]
     objective: list[Number]
     score: list[Number]

@@ -54,7 +54,7 @@ class Carry:
 
 
 @struct
-class Table:
+class RecordValues:
     """Values by name. Scalars are columns of one array: XLA writes one entry of it, and compiles that once."""
 
     scalars: Float[Array, "*rows columns"]
@@ -62,12 +62,12 @@ class Table:
     columns: tuple[str, ...] = static()
 
     @staticmethod
-    def of(values: dict[str, Array]) -> "Table":
+    def of(values: dict[str, Array]) -> "RecordValues":
         columns = tuple(name for name, value in values.items() if jnp.ndim(value) == 0)
         scalars = [values[name] for name in columns]
         dtype = jnp.result_type(float, *scalars)
         others = {name: value for name, value in values.items() if name not in columns}
-        return Table(jnp.asarray([value.astype(dtype) for value in scalars], dtype), others, columns)
+        return RecordValues(jnp.asarray([value.astype(dtype) for value in scalars], dtype), others, columns)
 
     def items(self) -> list[tuple[str, Any]]:
         named = [(name, self.scalars[..., i]) for i, name in enumerate(self.columns)]
@@ -82,7 +82,7 @@ class Records(NamedTuple):
 
     count: Any
     steps: Any
-    values: Any  # a Table
+    values: Any  # a RecordValues
 
 
 def begin(
@@ -159,14 +159,14 @@ def advance(
     """
     goals, capacity = jnp.asarray(goals), goals.shape[0]
 
-    def look(carry: Carry) -> tuple[Table, Best | None]:
+    def look(carry: Carry) -> tuple[RecordValues, Best | None]:
         record = dict(zip(carry.names, carry.sums / (carry.step - carry.recorded), strict=True))
         if measure is not None:
             record |= measure(method, carry.state)
         best = carry.best
         if stopping is not None and best is not None:
             best = stopping.update(best, record, method.solution(carry.state))
-        return Table.of(record), best
+        return RecordValues.of(record), best
 
     shapes, _ = jax.eval_shape(look, carry)
 
