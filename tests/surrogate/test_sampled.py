@@ -335,7 +335,7 @@ def test_one_output_takes_the_quadratic_surrogate_only_where_damping_adapts():
     problem, params, y = scax.Problem(net.apply, scax.Logistic(), scax.L2(1e-2)), net.init(KEY), ONE_HOT[:, 0]
     said = lambda **options: scax.SCA(problem, metric=None, **options).explain(params, X)
     assert "curvature quadratic: one solve" in said()
-    assert "curvature exact: a fixed damping" in said(damping=0.1)
+    assert "curvature exact: of the dampings Relative alone follows" in said(damping=0.1)
     straight = scax.Problem(net.apply, scax.Huber(0.1), scax.L2(1e-2))  # far from its target a row has no curvature
     assert "curvature exact: rows on the straight arms" in scax.SCA(straight, metric=None).explain(params, X)
     states = {}

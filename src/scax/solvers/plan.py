@@ -100,7 +100,7 @@ def _read(network: NetworkFunction, w: Any, x: Any, rows: int, directions: int |
 def _needs_whole_loss(problem: Problem, own_batches: bool, adaptive: bool) -> str | None:
     """Why a loss of one output is not met in its second-order model; None where it may be."""
     if not adaptive:
-        return "a fixed damping does not follow how far the model holds"
+        return "of the dampings Relative alone follows how far the model holds"
     if not problem.regularizer.is_smooth:
         return "a penalty with a corner is solved for together with the loss"
     if own_batches:
