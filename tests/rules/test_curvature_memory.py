@@ -27,9 +27,16 @@ def setting(loss=None, outputs=1, widths=(5, 4, 3), n=12, penalty=None):
 
 
 def linearized(problem, state, batch):
+    """J in its plain form, its rows, and the weights of those."""
+    outputs, jacobian, weight = parts(problem, state, batch)
+    lin = Dense(outputs, jacobian)
+    return lin, np.asarray(jacobian).reshape(-1, lin.size), np.asarray(weight).reshape(-1)
+
+
+@jax.jit
+def parts(problem, state, batch):
     here = linearized_batch(problem, state, batch)
-    weight = here.shares[:, None] * here._half_hessian()
-    return here.lin, here.lin.jacobian().reshape(-1, here.lin.size), np.asarray(weight).reshape(-1)
+    return here.lin.outputs, here.lin.jacobian(), here.shares[:, None] * here._half_hessian()
 
 
 def linearized_batch(problem, state, batch):
@@ -97,10 +104,11 @@ def test_of_many_rows_the_directions_that_matter_are_found(x64):
     """Beyond 64 rows RᵀR ⪯ JᵀWJ, their largest eigenvalues agree, and the order of the rows is all the same."""
     problem, params, (x, y) = setting(n=100)
     state = scax.SCA(problem, metric=None).init(params)
+    few = jax.jit(lambda x, y: linearized_batch(problem, state, (x, y)).weighted_rows(16, jnp.asarray(3)))
     found = []
     for order in (np.arange(100), np.arange(100)[::-1]):
         lin, J, w = linearized(problem, state, (x[order], y[order]))
-        R = linearized_batch(problem, state, (x[order], y[order])).weighted_rows(16, jnp.asarray(3))
+        R = np.asarray(few(x[order], y[order]))
         assert R.shape == (16, lin.size)
         found.append(R.T @ R)
     np.testing.assert_allclose(found[0], found[1], atol=1e-12)
