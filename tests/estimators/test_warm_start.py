@@ -112,3 +112,29 @@ def test_classes_keep_the_rows_held_out_too(table):
     model = SCAClassifier(**QUICK, n_members=1).fit(x, y > 0)
     held = _held_out(model)
     assert _held_out(model.fit(x, y > 0)) == held
+
+
+def _rows(model, x) -> set[bytes]:
+    return {row.tobytes() for row in model._encoding.apply(x, np.float32)}
+
+
+def test_rows_of_partial_fit_are_trained_on_and_do_not_judge(table):
+    x, y = table
+    model = SCARegressor(**QUICK, n_members=1, early_stopping=True, validation_fraction=0.2).fit(x[:1000], y[:1000])
+    held = _held_out(model)
+    part = slice(900, 1100)  # some that were held out, and new ones
+    model.set_params(early_stopping="auto").partial_fit(x[part], y[part]).fit(x, y)
+    assert held & _rows(model, x[part])
+    assert _held_out(model) == held - _rows(model, x[part])
+    first = SCARegressor(**QUICK, n_members=1).partial_fit(x[part], y[part]).fit(x, y)
+    assert not _held_out(first) & _rows(first, x[part])
+
+
+@pytest.mark.parametrize("other", [{"early_stopping": False}, {"penalty": "l1", "early_stopping": True}])
+def test_a_fit_that_goes_on_from_networks_all_rows_made_knows_it(table, other):
+    x, y = table
+    model = SCARegressor(**QUICK, n_members=1).fit(x[:1000], y[:1000])
+    old = _rows(model, x[:1000])
+    model.set_params(**other).fit(x[900:1050], y[900:1050])  # goes on from the network of all 1,000 rows
+    model.set_params(penalty="l2", early_stopping=True).fit(x, y)
+    assert not _held_out(model) & old

@@ -62,20 +62,25 @@ class SCAEstimator(Uncertain, StrengthSearch):
         X, y = self._validate(X, y, first=not again)
         X, targets, weight, y = self._merged(X, y, sample_weight, first=not again)
         random = check_random_state(self.random_state)
-        self.recipe_ = self._recipe(len(X), X.shape[1], targets.shape[1], self.recipe_ if again else None)
+        before = self.recipe_ if again else None
+        self.recipe_ = self._recipe(len(X), X.shape[1], targets.shape[1], before)
         self._say(str(self.recipe_))
+        is_judged = self.recipe_.holds_out and self.penalty == "l2"
         if not again:
             self._encoding = self._learn_encoding(X, weight)
             self._initialize(targets, weight, random)
         x, held = self._encoding.apply(X, self._trainer().dtype), None
-        apart = self._set_aside(X, y, random, again)
+        known = self._split if again else Split()
+        if before is not None and before.refits and not is_judged:  # goes on from networks that all rows made
+            known = known.refitted()
+        apart = self._set_aside(X, y, random, known)
         if self.recipe_.holds_out:
             held = Rows(x, targets, weight).take(apart)
             x, targets, weight, y = x[~apart], targets[~apart], weight[~apart], y[~apart]
         self.loss_curve_ = []
         self.validation_loss_curve_ = None if held is None else []
         self._saved_state = None
-        if held is not None and self.penalty == "l2":
+        if held is not None and is_judged:
             self._train_pool(Rows(x, targets, weight), held, random, again)
         else:
             self.alpha_ = self._strength(x, targets, weight, y, random, again)
@@ -95,9 +100,10 @@ class SCAEstimator(Uncertain, StrengthSearch):
             )
         return self
 
-    def _set_aside(self, X: np.ndarray, y: np.ndarray, random: np.random.RandomState, again: bool) -> np.ndarray:
+    _split: Split
+
+    def _set_aside(self, X: np.ndarray, y: np.ndarray, random: np.random.RandomState, before: Split) -> np.ndarray:
         """Which rows are held out: none, a part, or in a fit that goes on those that were, and a part of the new."""
-        before = getattr(self, "_split", Split()) if again else Split()
         apart, fraction = np.zeros(len(X), bool), self.recipe_.fraction
         if self.recipe_.holds_out:
             apart, new = before.of(X, y)
@@ -129,7 +135,7 @@ class SCAEstimator(Uncertain, StrengthSearch):
             raise ValueError("partial_fit sees one part of the data at a time: it needs early_stopping=False.")
         first = not hasattr(self, "coefs_")
         X, y = self._validate(X, y, first=first)
-        X, targets, weight, _ = self._merged(X, y, sample_weight, first=first)
+        X, targets, weight, y = self._merged(X, y, sample_weight, first=first)
         random = self._random if hasattr(self, "_random") else check_random_state(self.random_state)
         if first:
             single: dict[str, Any] = {"members": 1 if is_auto(self.n_members) else self.n_members, "holds_out": False}
@@ -146,6 +152,8 @@ class SCAEstimator(Uncertain, StrengthSearch):
         self._train(self._encoding.apply(X), targets, weight, None, 1, random)
         if judged is not None and self.recipe_.refits:
             self._judged = judged  # from which the next fit goes on: these rows may be among those held out
+        else:
+            self._split = (Split() if first else self._split).then(X, y, np.zeros(len(X), bool))
         self._bars = self._bar_rows = None
         return self
 

@@ -65,7 +65,8 @@ class Networks(Inputs):
         if before is not None:
             given = {"activation": before.activation} | given
             given |= {"hidden": before.hidden, "numbers": before.numbers, "members": len(self._members)}
-        return dataclasses.replace(recipe, **given)
+        recipe = dataclasses.replace(recipe, **given)
+        return dataclasses.replace(recipe, refits=recipe.refits and recipe.holds_out)
 
     _scales: np.ndarray  # of the weights of every feature
 

@@ -60,6 +60,10 @@ class Split(NamedTuple):
             np.union1d(np.setdiff1d(self.trained, held), trained), np.union1d(np.setdiff1d(self.held, trained), held)
         )
 
+    def refitted(self) -> "Split":
+        """Where networks go on that were trained on all rows in the end."""
+        return Split(np.union1d(self.trained, self.held))
+
 
 def _table(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.column_stack([x, y]).astype(np.float64) + 0.0  # + 0: minus zero is zero
