@@ -1,6 +1,7 @@
 """Estimators on columns as people have them: frames, texts, dates, missing values, sparse matrices."""
 
 import datetime
+import decimal
 
 import numpy as np
 import polars
@@ -78,5 +79,37 @@ def test_a_sparse_matrix_is_its_numbers():
 
 
 def test_types_that_are_neither():
+    pandas, rows = pytest.importorskip("pandas"), range(2)
     with pytest.raises(ValueError, match="'a' holds values of type List"):
         SCARegressor().fit(polars.DataFrame({"a": [[1], [2]]}), [1.0, 2.0])
+    for value in ([1], {"k": 1}, {1}, (1, 2), np.zeros(2), 1j):
+        with pytest.raises(ValueError, match=f"'a' holds values of type {type(value).__name__}: make columns"):
+            SCARegressor().fit(pandas.DataFrame({"b": [0, 1], "a": [value for _ in rows]}), [1.0, 2.0])
+        with pytest.raises(ValueError, match=f"'a' holds values of type {type(value).__name__}"):
+            SCARegressor().fit(pandas.DataFrame({"a": [None, value]}), [1.0, 2.0])
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_pythons_own_numbers_and_dates(library):
+    days = [datetime.date(2024, 1, 1 + i) for i in range(20)]
+    prices = [decimal.Decimal(i) / 2 for i in range(20)]
+    frame = _frame(library, {"day": [None, *days[1:]], "price": [*prices[:-1], None]})
+    columns = Columns.of(frame, "from_dtype")
+    assert [c.kind for c in columns.columns] == ["date", "number"]
+    np.testing.assert_allclose(columns.read(frame)[1, :5], [19724, 2024, 0, 1, 0])
+    np.testing.assert_allclose(columns.read(frame)[:-1, 5], np.arange(19) / 2)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_column_of_another_kind_than_the_network_knows_is_named(library):
+    days = [datetime.datetime(2024, 1, 1 + i) for i in range(20)]
+    kinds = {"numbers": list(range(20)), "categories": ["x", "y"] * 10, "dates": days}
+    for held, values in kinds.items():
+        columns = Columns.of(_frame(library, {"a": values}), "from_dtype")
+        assert np.isnan(columns.read(_frame(library, {"a": [None] * 20}))).all()
+        for holds, other in kinds.items():
+            if held == "categories" or holds == held:
+                columns.read(_frame(library, {"a": other}))
+                continue
+            with pytest.raises(ValueError, match=f"'a' holds {holds}, and the network was fitted to {held}"):
+                columns.read(_frame(library, {"a": other}))

@@ -1,6 +1,8 @@
 """Any X as a matrix of numbers: arrays, sparse matrices, and frames with texts, categories, booleans and dates."""
 
 import dataclasses
+import datetime
+import decimal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -16,6 +18,7 @@ MOST_LEVELS = 255
 #: The code of values that are none of the levels.
 OTHER = -1.0
 DAY = 86_400e9  # ns
+SAID = {"number": "numbers", "category": "categories", "date": "dates"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,10 +83,27 @@ class Columns:
 class Values:
     """One column's values, however they are kept."""
 
+    name: str
     declared: str  # "number", "category", "date"
-    numbers: Callable[[], np.ndarray]  # float64 [n], NaN where missing
     objects: Callable[[], Iterable[Any]]  # None where missing
-    dates: Callable[[], np.ndarray]  # float64 [n, parts]
+    read: Callable[[], np.ndarray] | None = None  # numbers, or a date's days, float64 [n], NaN where missing
+
+    def numbers(self) -> np.ndarray:
+        return self._read("number")
+
+    def dates(self) -> np.ndarray:
+        """[n, parts]"""
+        days = self._read("date")
+        return np.column_stack([date_part(part, days) for part in PARTS])
+
+    def _read(self, kind: str) -> np.ndarray:
+        if self.declared == kind and self.read is not None:
+            return self.read()
+        missing = [v is None for v in self.objects()]
+        if not all(missing):
+            holds, held = SAID[self.declared], SAID[kind]
+            raise ValueError(f"column {self.name!r} holds {holds}, and the network was fitted to {held}: convert it.")
+        return np.full(len(missing), np.nan)
 
 
 def is_frame(X: Any) -> bool:
@@ -98,63 +118,77 @@ def _library(X: Any) -> Any:
 
 def _values(X: Any) -> list[Values]:
     if not is_frame(X):
-        return [_of_array(X[:, j]) for j in range(X.shape[1])]
+        return [_of_array(j, X[:, j]) for j in range(X.shape[1])]
     library = _library(X)
     if library.__name__ == "polars":
         return [_of_polars(library, X[name]) for name in X.columns]
     return [_of_pandas(library, X.iloc[:, j]) for j in range(X.shape[1])]
 
 
-def _of_array(column: np.ndarray) -> Values:
+def _of_array(place: int, column: np.ndarray) -> Values:
     objects = lambda: [None if np.isnan(v) else v for v in column.tolist()]
-    return Values("number", lambda: np.asarray(column, float), objects, lambda: column[:, None])
+    return Values(f"x{place}", "number", objects, lambda: np.asarray(column, float))
 
 
 def _of_pandas(pandas: Any, column: Any) -> Values:
-    types, dtype = pandas.api.types, column.dtype
+    name, types, dtype = str(column.name), pandas.api.types, column.dtype
     objects = lambda: column.astype(object).where(column.notna(), None).tolist()
+    if types.is_object_dtype(dtype):
+        return _of_objects(name, objects())
     if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
         naive = column.dt.tz_localize(None) if getattr(dtype, "tz", None) is not None else column
         time = naive.to_numpy().astype("datetime64[ns]" if dtype.kind == "M" else "timedelta64[ns]")
-        return _of_time(time, objects)
-    if types.is_object_dtype(dtype) and all(v is None or _is_number(v) for v in objects()):
-        return Values(
-            "number", lambda: np.array([np.nan if v is None else v for v in objects()], float), objects, _none
-        )
+        return _of_time(name, time, objects)
+    if types.is_complex_dtype(dtype):
+        raise _strange(name, "complex")
     if types.is_numeric_dtype(dtype) or types.is_bool_dtype(dtype):
-        return Values("number", lambda: column.to_numpy(dtype=float, na_value=np.nan), objects, _none)
-    return Values("category", _none, objects, _none)
+        return Values(name, "number", objects, lambda: column.to_numpy(dtype=float, na_value=np.nan))
+    return Values(name, "category", objects)
+
+
+def _of_objects(name: str, values: list[Any]) -> Values:
+    """Python's own objects: numbers or dates where all are, else levels."""
+    there = [v for v in values if v is not None]
+    objects = lambda: values
+    if all(isinstance(v, int | float | decimal.Decimal | np.number | np.bool_) for v in there):
+        return Values(name, "number", objects, lambda: np.array([np.nan if v is None else v for v in values], float))
+    if all(isinstance(v, datetime.date) for v in there):
+        return _of_time(name, np.array([_naive(v) for v in values], "datetime64[ns]"), objects)
+    for v in there:
+        if isinstance(v, Iterable | complex) and not isinstance(v, str | bytes):
+            raise _strange(name, type(v).__name__)
+    return Values(name, "category", objects)
 
 
 def _of_polars(polars: Any, column: Any) -> Values:
-    dtype, objects = column.dtype, column.to_list
+    name, dtype, objects = column.name, column.dtype, column.to_list
     if dtype in (polars.Date, polars.Datetime):
-        return _of_time(column.cast(polars.Datetime("ns")).to_numpy().astype("datetime64[ns]"), objects)
+        return _of_time(name, column.cast(polars.Datetime("ns")).to_numpy().astype("datetime64[ns]"), objects)
     if dtype == polars.Duration:
-        return _of_time(column.cast(polars.Duration("ns")).to_numpy().astype("timedelta64[ns]"), objects)
+        return _of_time(name, column.cast(polars.Duration("ns")).to_numpy().astype("timedelta64[ns]"), objects)
     if dtype.is_numeric() or dtype == polars.Boolean:
-        return Values("number", lambda: column.cast(polars.Float64).to_numpy(), objects, _none)
+        return Values(name, "number", objects, lambda: column.cast(polars.Float64).to_numpy())
     if dtype in (polars.String, polars.Categorical, polars.Enum):
-        return Values("category", _none, objects, _none)
-    raise ValueError(f"column {column.name!r} holds values of type {dtype}: turn them into numbers or texts.")
+        return Values(name, "category", objects)
+    if dtype in (polars.Object, polars.Null):
+        return _of_objects(name, objects())
+    raise _strange(name, dtype)
 
 
-def _of_time(time: np.ndarray, objects: Callable[[], Iterable[Any]]) -> Values:
+def _of_time(name: str, time: np.ndarray, objects: Callable[[], Iterable[Any]]) -> Values:
     """Dates, or durations as numbers of days."""
-    missing = np.isnat(time)
-    days = np.where(missing, np.nan, time.astype(np.int64) / DAY)
-    if time.dtype.kind == "m":
-        return Values("number", lambda: days, objects, _none)
-
-    return Values("date", lambda: days, objects, lambda: np.column_stack([date_part(part, days) for part in PARTS]))
+    days = np.where(np.isnat(time), np.nan, time.astype(np.int64) / DAY)
+    return Values(name, "number" if time.dtype.kind == "m" else "date", objects, lambda: days)
 
 
-def _none() -> Any:
-    raise AssertionError("a column is read as another kind than it is")
+def _naive(value: datetime.date | None) -> datetime.date | None:
+    return value.replace(tzinfo=None) if isinstance(value, datetime.datetime) else value
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number | np.bool_)
+def _strange(name: str, kind: Any) -> ValueError:
+    return ValueError(
+        f"column {name!r} holds values of type {kind}: make columns of numbers or texts of them, or leave it out."
+    )
 
 
 def _column(place: int, values: Values, chosen: bool) -> Column:
