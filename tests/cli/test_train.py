@@ -116,6 +116,13 @@ def test_evaluate(run, scax, refused):
     told = scax("evaluate", "run", "t.csv").out
     assert "R²" in told
     assert max(map(len, told.splitlines())) <= 80
+    trained = "These rows are those of the training: on others the scores may be worse."
+    assert trained in scax("evaluate", "run", "t.csv").err
+    assert trained not in scax("evaluate", "run/model.safetensors", "t.csv").err
+    table.tail(20).write_csv("new.csv")
+    assert trained not in scax("evaluate", "run", "new.csv").err
+    Path("run/checkpoint.safetensors").write_bytes(b"cut short")
+    assert trained not in scax("evaluate", "run", "t.csv").err
     far = polars.col("price") * 1e300
     table.with_columns(far).write_csv("far.csv")
     assert "too far away for float32" in refused("evaluate", "run", "far.csv")

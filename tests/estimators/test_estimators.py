@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+import warnings
 
 import joblib
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris, load_linnerud
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -372,3 +374,16 @@ def test_a_fit_that_is_no_better_than_the_mean_says_so():
         SCARegressor(64, alpha=0.0, max_iter=1, random_state=0).fit(
             random.normal(size=(1000, 30)), random.normal(size=1000)
         )
+
+
+def test_a_fit_of_which_nothing_can_be_learned_says_so():
+    y, options = np.arange(6.0), {"alpha": 1e-3, "max_iter": 2, "n_members": 1}
+    with pytest.warns(UserWarning, match="every column of X is the same in all rows"):
+        SCARegressor(4, **options).fit(np.ones((6, 2)), y)
+    with pytest.warns(UserWarning, match="another class in every row"):
+        SCAClassifier(4, **options).fit(y[:, None], y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        SCAClassifier(4, **options).partial_fit(y[:, None], y, classes=y)
+        SCARegressor(4, **options).fit(np.c_[np.ones(6), y], y)

@@ -37,6 +37,10 @@ CASES = {
     "no header": ("1,2,3\n4,5,6\n7,8,9\n", "has no header: its first line is all numbers"),
     "repeated name": ("a,a,y\n1,2,3\n3,4,5\n", "two columns named 'a'"),
     "constant target": ("a,y\n1,2\n2,2\n", "is always '2': there is nothing to learn"),
+    "classes of one row": (
+        "a,y\n" + "".join(f"{i},c{i}\n" for i in range(40)),
+        "'y' is another class in every row, and a class is learned from several: choose another column, or group them",
+    ),
     "missing target": ("a,y\n1,2\n2,\n3,5\n", "missing in 1 row.s., the first of them row 2: remove"),
     "infinite target": ("a,y\n1,2.5\n2,inf\n3,5\n", "infinite in row 2"),
     "all missing": (_with("c", [""] * 40), "column 'c' has no values at all: remove it, or leave it out"),

@@ -33,6 +33,7 @@ def evaluate(
     """Score a trained model on a table that has the target; give it rows that it was not trained on."""
     from ..runs import scoring
     from ..storage import load
+    from ..storage.run_files import is_trained_on
     from ..storage.run_folder import finite
     from ..tables import Tally, open_table
 
@@ -52,7 +53,10 @@ def evaluate(
                 f"--importance takes at least two rows and at most {scoring.COLUMNS} columns, and there are "
                 f"{count(len(truth), 'row')} and {count(len(pre.schema.used), 'column')}."
             )
-    for sentence in tally.sentences():
+    warnings = list(tally.sentences())
+    if is_trained_on(run, table):
+        warnings.append("These rows are those of the training: on others the scores may be worse.")
+    for sentence in warnings:
         say(f"scax: warning: {sentence}", to_stderr=True)
     if json:
         print(encode.dumps(finite({"rows": len(truth), "target": pre.schema.target.name, **scores})))

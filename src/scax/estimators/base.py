@@ -70,6 +70,10 @@ class SCAEstimator(Uncertain, StrengthSearch):
             self._encoding = self._learn_encoding(X, weight)
             self._initialize(targets, weight, random)
         x, held = self._encoding.apply(X, self._trainer().dtype), None
+        if not np.any(x != x[0]):
+            warnings.warn(
+                "every column of X is the same in all rows: so will be the prediction.", UserWarning, stacklevel=2
+            )
         known = self._split if again else Split()
         if before is not None and before.refits and not is_judged:  # goes on from networks that all rows made
             known = known.refitted()

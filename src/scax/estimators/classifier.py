@@ -1,6 +1,7 @@
 """Classification with the interface of scikit-learn."""
 
 import dataclasses
+import warnings
 from typing import Any
 
 import numpy as np
@@ -262,6 +263,12 @@ class SCAClassifier(ClassifierMixin, SCAEstimator):
             self.classes_ = self.__dict__.pop("_expected", None)
             if self.classes_ is None:
                 self.classes_ = np.unique(y)
+                if len(self.classes_) == len(y) > 1:
+                    warnings.warn(
+                        "y is another class in every row, and a class is learned from several.",
+                        UserWarning,
+                        stacklevel=3,
+                    )
             if len(self.classes_) < 2:
                 raise ValueError(
                     f"y has only one class, {self.classes_.tolist()[0]!r}: a classifier needs at least two classes."

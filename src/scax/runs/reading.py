@@ -1,7 +1,6 @@
 """A table, from its file to mini-batches: in memory, or as shards on disk."""
 
 import dataclasses
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..batch import Batch
+from ..storage.run_files import table_digest
 from ..storage.run_folder import RunFolderError
 from ..tables import Preprocess, Split, Stream, Table, convert, open_table
 from ..training.feed import Rows
@@ -61,7 +61,7 @@ def survey(
 
 def read(config: TrainConfig, table: Table, preprocess: Preprocess, folder: Path, fold: int = 0) -> Data:
     """Encode the table: into memory, or a large one into shards under the folder. The rows of a fold are the test."""
-    split, key = _split(config, fold), digest(config.table)
+    split, key = _split(config, fold), table_digest(config.table)
     if fold and preprocess.bytes() > IN_MEMORY:
         raise RunFolderError(
             f"{table.name} is too large to cross-validate on: leave --folds out; --test holds rows out."
@@ -117,9 +117,3 @@ def _rows(x: np.ndarray, y: np.ndarray, config: TrainConfig) -> Rows:
 
 def _split(config: TrainConfig, fold: int = 0) -> Split:
     return Split(round(config.validation + config.test, 9), config.seed, fold, config.folds)
-
-
-def digest(path: str) -> str:
-    """What a table is recognized by when a run is gone on with."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

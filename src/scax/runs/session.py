@@ -36,6 +36,7 @@ from ..storage.run_files import (
     read_metrics,
     read_path,
     read_preprocess,
+    table_digest,
 )
 from ..storage.run_folder import FORMAT, RunFolderError, aside, environment, write_json
 from ..tables import Preprocess, Table, open_table
@@ -50,7 +51,7 @@ from . import recipe
 from .checks import check_folder, check_info, check_sizes
 from .config import TrainConfig
 from .problem import loss_of, network, penalty
-from .reading import HELD_OUT, SHARDS, Data, digest, read
+from .reading import HELD_OUT, SHARDS, Data, read
 
 RECORDS = 100
 WATCHED = 8192  # training rows the objective is measured on
@@ -302,7 +303,7 @@ def resume(folder: Path, steps: int | None = None) -> Session:
     check_sizes(folder, (schema.width, *config.hidden, schema.outputs))
     table = open_table(config.table, header=config.header, encoding=config.encoding)
     info = read_info(folder / CHECKPOINT)
-    check_info(folder, info, config, digest(config.table))
+    check_info(folder, info, config, table_digest(config.table))
     if steps is not None:
         if steps <= info["step"]:
             raise RunFolderError(f"{folder} is at step {info['step']:,}: --steps {steps:,} is not beyond it.")

@@ -131,6 +131,12 @@ def read_places(path: str | os.PathLike, kind: str) -> list[Place]:
         return _read_head(file, kind, Path(path)).places
 
 
+def read_description(path: str | os.PathLike, kind: str) -> dict[str, Any]:
+    """What a file of this kind says beside its arrays, from its head alone: the checksum is not looked at."""
+    with _opened(path) as file:
+        return _description(_read_head(file, kind, Path(path)), Path(path))
+
+
 @contextlib.contextmanager
 def _opened(path: str | os.PathLike) -> Iterator[BinaryIO]:
     try:
@@ -179,6 +185,13 @@ def _read_head(file: BinaryIO, kind: str | None, path: Path) -> _Head:
     return _Head(length, text, meta, _places(header, size - 8 - count, path))
 
 
+def _description(head: _Head, path: Path) -> dict[str, Any]:
+    description = _json(head.meta.get("description"), path)
+    if not isinstance(description, dict):
+        raise _damaged(path, "its description is unreadable")
+    return description
+
+
 def _read_arrays(file: BinaryIO, head: _Head, path: Path) -> Contents:
     recorded = head.meta.get("sha256")
     if not isinstance(recorded, str) or len(recorded) != 64 or not recorded.isascii():
@@ -193,9 +206,7 @@ def _read_arrays(file: BinaryIO, head: _Head, path: Path) -> Contents:
         arrays[place.name] = (data, place.code, place.shape)
     if digest.hexdigest() != recorded:
         raise _damaged(path, "its checksum does not match its content")
-    description = _json(head.meta.get("description"), path)
-    if not isinstance(description, dict):
-        raise _damaged(path, "its description is unreadable")
+    description = _description(head, path)
     decoded = {name: _array(*entry) for name, entry in arrays.items()}
     return Contents(str(head.meta.get("kind")), description, decoded)
 

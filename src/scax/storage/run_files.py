@@ -5,13 +5,17 @@ with the types declared here before anyone uses it, and otherwise raises a RunFo
 file. `config.toml` is read in the same way by scax.runs.config.
 """
 
+import hashlib
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from .._untrusted import Between, Unreadable, check, parse_json, read_text
 from ..tables import Preprocess, Schema, TableError
+from .container import read_description
+from .errors import FileError
 from .run_folder import FORMAT, RunFolderError
 
 ENVIRONMENT, METRICS, RESULTS, PATH = "environment.json", "metrics.jsonl", "results.json", "path.json"
@@ -317,6 +321,22 @@ def _check_outputs(
         _require(path, all(v == int(v) and 0 <= v < width for v in truth), "truth has numbers that are no class")
     else:
         _require(path, width == 1, f"network has {width} outputs for {task}")
+
+
+def table_digest(path: str | os.PathLike) -> str:
+    """What a table is recognized by when a run is gone on with, or its model is scored."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_trained_on(folder: Path, table: str | os.PathLike) -> bool:
+    """Whether a run's checkpoint says that this is its table; False where there is none that says anything."""
+    try:
+        info = read_description(folder / CHECKPOINT, "checkpoint").get("info")
+    except FileError:
+        return False
+    known = info.get("digest") if isinstance(info, dict) else None
+    return isinstance(known, str) and Path(table).is_file() and known == table_digest(table)
 
 
 def read_json(path: Path) -> Any:

@@ -115,12 +115,20 @@ def target(table: str, name: str, found: Tallied, task: str | None) -> Target:
     if task is None and 0 < found.words <= 0.2 * found.present and not few:
         raise _text_among_numbers(where, found)
     if found.overflow or len(found.counts) > MOST_CLASSES:
-        what = "use regression (task, --task)" if numbers else "choose another column, or group them"
         raise TableError(
-            f"{where} has {_how_many(found)} different values, and classes are at most {MOST_CLASSES:,}: {what}."
+            f"{where} has {_how_many(found)} different values, and classes are at most {MOST_CLASSES:,}: "
+            f"{_other_task(numbers)}."
+        )
+    if max(found.counts.values()) == 1:
+        raise TableError(
+            f"{where} is another class in every row, and a class is learned from several: {_other_task(numbers)}."
         )
     note = "whole numbers, few of them: taken as classes" if numbers and task is None else ""
     return Target(name, "classification", _classes(where, found), note)
+
+
+def _other_task(numbers: bool) -> str:
+    return "use regression (task, --task)" if numbers else "choose another column, or group them"
 
 
 def _classes(where: str, found: Tallied) -> tuple[str | int | bool, ...]:
