@@ -296,7 +296,7 @@ def test_options_change_the_result(diabetes, option):
         ({"activation": "tanhh"}, "Did you mean 'tanh'"),
         ({"penalty": "ridge"}, "penalty='ridge'"),
         ({"alpha": -1.0}, "alpha must be"),
-        ({"alpha": "none"}, "alpha must be"),
+        ({"alpha": "none"}, "alpha must be a number ≥ 0 or one of 'auto', 'held_out', 'evidence', got 'none'"),
         ({"hidden_layer_sizes": (3, 0)}, "hidden_layer_sizes"),
         ({"batch_size": 0}, "batch_size"),
         ({"max_iter": 1.5}, "max_iter"),

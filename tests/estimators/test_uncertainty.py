@@ -163,23 +163,16 @@ def test_the_evidence_finds_the_curve_where_a_strong_penalty_is_a_line(table):
     assert noise.alpha_ > 0.1
 
 
-class HeldOut(SCARegressor):
-    """Finds its strength by rows held out whatever the table."""
-
-    def _prefers_evidence(self, targets, weight):
-        return False
-
-
 def test_auto_is_the_evidence_for_regressions_on_few_rows():
     random = np.random.default_rng(0)
     X = random.uniform(-1, 1, (90, 2))
     y = np.sin(3 * X[:, 0])
     options = {"hidden_layer_sizes": 4, "max_iter": 5, "n_members": 1, "random_state": 0}
-    fit = lambda rows=90, kind=SCARegressor, **more: kind(**options, **more).fit(X[:rows], y[:rows])
+    fit = lambda rows=90, **more: SCARegressor(**options, **more).fit(X[:rows], y[:rows])
     by_default = fit()
     np.testing.assert_array_equal(by_default.relevance_, fit(alpha="evidence").relevance_)
     assert by_default.relevance_[0] > by_default.relevance_[1]
-    for other in (fit(39), fit(loss="huber"), fit(numbers="bins"), fit(early_stopping=True), fit(kind=HeldOut)):
+    for other in (fit(39), fit(loss="huber"), fit(numbers="bins"), fit(early_stopping=True), fit(alpha="held_out")):
         np.testing.assert_array_equal(other.relevance_, 1)
     for weight in (np.where(np.arange(90) < 39, 1.0, 0.0), np.full(90, 1 / 90), np.full(90, 100.0)):
         few = SCARegressor(**options).fit(X, y, sample_weight=weight)
@@ -209,7 +202,10 @@ def test_the_evidence_tells_which_columns_matter():
     X = random.uniform(-1, 1, (450, 6))
     curve = np.sin(3 * X[:, 1]) + X[:, 4] ** 2
     y, new = curve + 0.2 * random.standard_normal(450), slice(150, None)
-    models = [kind(16, random_state=0, n_members=4).fit(X[:150], y[:150]) for kind in (SCARegressor, HeldOut)]
+    models = [
+        SCARegressor(16, alpha=alpha, random_state=0, n_members=4).fit(X[:150], y[:150])
+        for alpha in ("auto", "held_out")
+    ]
     relevance = models[0].relevance_
     assert relevance[[1, 4]].min() > 4 * np.delete(relevance, [1, 4]).max()
     np.testing.assert_array_equal(models[1].relevance_, 1)

@@ -11,7 +11,7 @@ from ..training.recipe import Recipe
 from . import parameters
 from .inputs import Inputs
 from .network import Layers, glorot, joined
-from .parameters import is_auto
+from .parameters import is_auto, is_evidence
 from .trainer import Trainer
 
 #: Rows of an automatic batch at most; and the linear system of one step, with a row per sample and output, is kept
@@ -56,7 +56,7 @@ class Networks(Inputs):
         given = {name: value for name, value in given.items() if not is_auto(value)}
         if not is_auto(self.early_stopping):  # as people know it: rows set aside are not trained on
             given["refits"] = False
-        if self.alpha == "evidence":  # it stands in for rows held out
+        if is_evidence(self.alpha):  # it stands in for rows held out
             given.setdefault("holds_out", False)
         if "hidden" in given:
             given["hidden"] = parameters.hidden_widths(given["hidden"])

@@ -12,6 +12,8 @@ from ..models.mlp import ACTIVATIONS
 from ..tables.encode import KINDS
 
 PENALTIES = ("l2", "l1", "elasticnet", "log", "group")
+#: What alpha may be beside a number.
+ALPHAS = ("auto", "held_out", "evidence")
 #: scikit-learn's names for two activations, beside our own.
 ALIASES = {"identity": "linear", "logistic": "sigmoid"}
 
@@ -50,15 +52,19 @@ def check(estimator: Any) -> None:
     checks.choice("activation", estimator.activation, ["auto", *ACTIVATIONS, *ALIASES])
     checks.choice("numbers", estimator.numbers, ["auto", "both", *KINDS])
     checks.choice("penalty", estimator.penalty, PENALTIES)
-    if isinstance(estimator.alpha, str) and estimator.alpha == "evidence":
+    if isinstance(estimator.alpha, str):
+        if estimator.alpha not in ALPHAS:
+            words = ", ".join(map(repr, ALPHAS))
+            raise ValueError(f"alpha must be a number ≥ 0 or one of {words}, got {estimator.alpha!r}.")
+    else:
+        checks.nonnegative("alpha", estimator.alpha)
+    if is_evidence(estimator.alpha):
         if estimator.penalty != "l2":
             raise ValueError(f"alpha='evidence' is for penalty='l2', got {estimator.penalty!r}: use alpha='auto'.")
         if estimator.early_stopping is True:
             raise ValueError(
                 "alpha='evidence' trains on all rows to a minimum: it needs early_stopping=False or 'auto'."
             )
-    elif not is_auto(estimator.alpha):
-        checks.nonnegative("alpha", estimator.alpha)
     checks.fraction("l1_ratio", estimator.l1_ratio)
     if not is_auto(estimator.damping):
         checks.positive("damping", estimator.damping)
@@ -90,6 +96,16 @@ def hidden_widths(given: Any) -> tuple[int, ...]:
 def is_auto(value: Any) -> bool:
     """Whether the recipe decides."""
     return isinstance(value, str) and value == "auto"
+
+
+def is_searched(alpha: Any) -> bool:
+    """Whether strengths are compared, unless "auto" is the evidence."""
+    return isinstance(alpha, str) and alpha in ("auto", "held_out")
+
+
+def is_evidence(alpha: Any) -> bool:
+    """Whether the evidence was asked for."""
+    return isinstance(alpha, str) and alpha == "evidence"
 
 
 def _whole(name: str, value: Any, or_auto: bool = False) -> None:

@@ -37,15 +37,15 @@ class SCARegressor(RegressorMixin, SCAEstimator):
         Penalty on the weights. "l1" makes single weights exactly zero; "log" too, and hardly shrinks the others, which
         suits clear signals; "group" all weights that leave a neuron or an input feature together, so that whole neurons
         and features drop out.
-    alpha : float, "auto" or "evidence", default="auto"
+    alpha : float, "auto", "held_out" or "evidence", default="auto"
         Strength of the penalty R in the objective: average loss + R(w), with R = alpha ½‖w‖² for "l2", alpha ‖w‖₁ for
         "l1". It is not divided by the number of rows. "evidence" holds no rows out and gives every column a strength of
         its own (automatic relevance), those of the most evidence, log p(y | X, alpha). "auto" is the evidence for 40 to
         999 rows (distinct, and by their weights) with the squared loss, "l2", no bins, no early stopping and up to 40
-        outputs. Else it compares decades, four at a time, by trainings judged on rows
-        held out: the fit's own where it holds some out, else a quarter of the rows, then trains on all rows. For
-        penalties that make zeros it is the strongest on a path of strengths whose loss on a quarter of the rows exceeds
-        the least by no more than one standard error, and the fit goes on from there.
+        outputs, else "held_out". "held_out" compares decades, four at a time, by trainings judged on rows held out: the
+        fit's own where it holds some out, else a quarter of the rows, then trains on all rows. For penalties that make
+        zeros it is the strongest on a path of strengths whose loss on a quarter of the rows exceeds the least by no
+        more than one standard error, and the fit goes on from there.
     l1_ratio : float, default=0.5
         Share of the l1 part in "elasticnet".
     damping : float or "auto", default="auto"

@@ -1,4 +1,4 @@
-"""alpha="auto" and "evidence" where no rows are held out for the fit itself."""
+"""alpha="auto", "held_out" and "evidence" where no rows are held out for the fit itself."""
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ from ..training.strength import choose_strength
 from . import strength
 from .evidence import MOST_OUTPUTS, EvidenceSearch
 from .network import from_params, joined
-from .parameters import is_auto
+from .parameters import is_auto, is_evidence, is_searched
 from .rows import Rows
 from .sparsity import Sparsity
 
@@ -28,10 +28,10 @@ class StrengthSearch(Sparsity, EvidenceSearch):
     def _strength(self, x, targets, weight, y, random: np.random.RandomState, again: bool) -> float:
         """alpha, or the strength found: by the evidence, or by trainings from one start, judged on held-out rows."""
         self.path_ = None
-        if self.alpha == "evidence" or (is_auto(self.alpha) and self._prefers_evidence(targets, weight)):
+        if is_evidence(self.alpha) or (is_auto(self.alpha) and self._prefers_evidence(targets, weight)):
             return self._evidence_strength(x, targets, weight, random, again)
         self._forget_scales()
-        if not is_auto(self.alpha):
+        if not is_searched(self.alpha):
             return float(self.alpha)
         n = min(len(x), strength.MOST_ROWS)
         if n < 4:

@@ -13,7 +13,7 @@ from ..training.stopping import Stopping
 from . import saved_state, strength
 from .network import Layers, from_params, joined
 from .networks import Networks
-from .parameters import is_auto
+from .parameters import is_searched
 from .pool import Pool
 from .rows import Rows
 
@@ -92,14 +92,14 @@ class Training(Networks):
             )
             if again:
                 pool.views = self._masks
-                alphas = self._alphas if is_auto(self.alpha) else [float(self.alpha)] * len(self._judged)
+                alphas = self._alphas if is_searched(self.alpha) else [float(self.alpha)] * len(self._judged)
                 pool.train(list(enumerate(alphas)), self._judged)
-            elif is_auto(self.alpha):
+            elif is_searched(self.alpha):
                 pool.search(is_short=recipe.members == 1)
             else:
                 pool.train([(i % len(pool.views), float(self.alpha)) for i in range(recipe.members)])
-            is_searched = is_auto(self.alpha) and not again
-            chosen = pool.members(recipe.members) if is_searched else pool.trained
+            found = is_searched(self.alpha) and not again
+            chosen = pool.members(recipe.members) if found else pool.trained
             starts = self._members if again else [each.start for each in chosen]
             self._judged, self._alphas = [each.network for each in chosen], [each.alpha for each in chosen]
             self._members, self._masks = self._judged, [pool.views[each.view] for each in chosen]
