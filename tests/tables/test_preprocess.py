@@ -90,8 +90,9 @@ def test_a_new_table():
     new["color"] = np.where(np.arange(N) < 5, "purple", new["color"])
     tally = Tally()
     x = pre.transform(new, tally)
-    assert tally == Tally(unseen={"color": 5}, filled={"flag": 3}, extra=("more",))
+    assert tally == Tally(unseen={"color": 5}, filled={"flag": 3}, extra=("more",), examples={"color": "purple"})
     assert len(tally.sentences()) == 3
+    assert "5 value(s) new or rare in training, such as 'purple':" in tally.sentences()[0]
     assert not x[:5, 2:5].any()
     del new["y"]
     np.testing.assert_array_equal(pre.transform(new), x)

@@ -194,4 +194,4 @@ def _times(n: int) -> str:
 def _interval(value: Interval, digits: int, otherwise: str = "diverged") -> str:
     if value.mean != value.mean:
         return otherwise
-    return f"{value.mean:,.{digits}f}" + ("" if value.half is None else f" ± {margin(value.half)}")
+    return f"{value.mean:,.{digits}f}" + ("" if value.half is None else f" ±{margin(value.half)}")

@@ -129,7 +129,7 @@ def _verdict(run: Run) -> str:
     if (line := run.results.get("linear", {}).get("RMSE")) is not None:
         gain = 1 - error / line
         if abs(gain) < 0.02:
-            text += f" and {number(line)} for a linear model, so it is no better than that"
+            text += f" and {number(line)} for a linear model, which is as good"
         else:
             text += f" and {number(line)} for a linear model, {f'{gain:.0%} less' if gain > 0 else 'which is better'}"
     return text + "."

@@ -152,7 +152,8 @@ class Session:
         """What a step solves, and how many multiplications that takes."""
         x = np.zeros((self.config.batch_size, self.net.widths[0]), np.float32)
         lines = self.method.explain(engine.solution(self.method, self.carry.state), x).splitlines()
-        return "; ".join(line.split(", largest")[0] for line in lines if line.startswith(("curvature", "solver")))
+        end = {"curvature": ": ", "solver": ", largest"}  # before reasons and sizes
+        return "; ".join(line.split(end[word])[0] for line in lines if (word := line.partition(" ")[0]) in end)
 
     @property
     def weights(self) -> int:

@@ -110,7 +110,10 @@ def _encode_levels(part: np.ndarray, column: Column, values: Values, tally: Tall
     seen = codes >= 0
     part[np.flatnonzero(seen), codes[seen]] = 1
     missing = codes == MISSING_CODE
-    unseen = int((codes == UNSEEN_CODE).sum()) + (0 if column.indicator else int(missing.sum()))
+    new = np.flatnonzero(codes == UNSEEN_CODE)
+    if len(new):
+        tally.examples.setdefault(column.name, values.text(int(new[0])))
+    unseen = len(new) + (0 if column.indicator else int(missing.sum()))
     if unseen:
         tally.unseen[column.name] = tally.unseen.get(column.name, 0) + unseen
     return missing
