@@ -13,6 +13,12 @@ import numpy as np
 import pytest
 
 import scax
+from scax.regularizers import Regularizer
+from scax.rules import Rule
+from scax.solvers import Solver
+from scax.training.feed import Batches, Feed
+from scax.training.method import Method
+from tests.cases import Parts
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "scax"
@@ -57,6 +63,39 @@ def test_names_of_the_mathematics_exist(names):
 
 def _fields(value):
     return getattr(value, "__annotations__", {})
+
+
+def test_names_of_the_contributors_guide_exist(names):
+    """Classes, with an attribute or without, and what is named with `scax.` before it."""
+    text = re.sub(r"```.*?```", "", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), flags=re.S)
+    text = re.sub(r"(?<=Walks through the code).*?(?=### The engine)", "", text, flags=re.S)  # tested below
+    quoted = [name.partition("(")[0] for name in re.findall(r"`([^`\n]+)`", text)]
+    mentioned = {name for name in quoted if re.fullmatch(r"scax\.\w+|[A-Z][a-z]\w*(\.\w+)?", name)}
+    assert len(mentioned) > 10
+    for name in sorted(mentioned):
+        first, _, attribute = name.removeprefix("scax.").partition(".")
+        assert hasattr(scax, first) if name.startswith("scax.") else first in names | CASES, name
+        if attribute:
+            assert any(attribute in (*dir(value), *_fields(value)) for value in names[first]), name
+
+
+def test_what_a_part_has_to_give_is_in_its_contract():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    text = text.partition("## Adding a part")[2].partition("For each: export")[0]
+    contracts = {
+        "loss": scax.Loss, "regularizer": Regularizer, "rule": Rule, "feed": (Feed, Batches), "method": Method,
+        "solver": Solver,
+    }  # fmt: skip
+    paragraphs = dict(re.findall(r"^\*\*A (\w+)\*\*:(.*?)(?:\n\n|\Z)", text, re.S | re.M))
+    assert paragraphs.keys() == contracts.keys()
+    for part, paragraph in paragraphs.items():
+        contract = contracts[part] if isinstance(contracts[part], tuple) else (contracts[part],)
+        for name in re.findall(r"`([a-z]\w*)(?:\([^`]*\)|)`", paragraph):
+            assert any(name in (*dir(each), *_fields(each)) for each in contract), (part, name)
+
+
+#: What the guide mentions of tests/cases.py.
+CASES = {"Parts": [Parts]}
 
 
 def walks():
