@@ -111,6 +111,8 @@ def test_path(tmp_path, change, why):
         ({"task": "binary"}, "3 outputs for binary"),
         ({"final": {}}, "final has no step"),
         ({"network": [3]}, "no layers"),
+        ({"linear": {"RMSE": "none"}}, "linear.RMSE is a text"),
+        ({"test": {"classes": [{"class": "a", "recall": 1.0, "precision": 1.0}]}}, "has no 'rows'"),
     ],
 )
 def test_results_of_a_training(tmp_path, change, why):

@@ -126,13 +126,15 @@ def _verdict(run: Run) -> str:
         return f"{count} it is no better than always predicting the mean (R² {number(r2)}): do not use it."
     text = f"{count} it explains {100 * r2:.0f}% of the variance, and its typical error (RMSE) is {number(error)}"
     text += f" against {number(mean)} for always predicting the mean"
-    if (line := run.results.get("linear", {}).get("RMSE")) is not None:
-        gain = 1 - error / line
-        if abs(gain) < 0.02:
-            text += f" and {number(line)} for a linear model, which is as good"
-        else:
-            text += f" and {number(line)} for a linear model, {f'{gain:.0%} less' if gain > 0 else 'which is better'}"
-    return text + "."
+    line = run.results.get("linear", {}).get("RMSE")
+    return f"{text}{'' if line is None else f' and {number(line)} for a linear model, {_beside(error, line)}'}."
+
+
+def _beside(error: float, line: float) -> str:
+    """How the network's error is to that of a linear model."""
+    if abs(line - error) <= 0.02 * line:
+        return "which is as good"
+    return f"{1 - error / line:.0%} less" if error < line else "which is better"
 
 
 def _no_score(run: Run) -> str:

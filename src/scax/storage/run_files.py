@@ -104,6 +104,28 @@ class CalibrationSummary(TypedDict):
     bins: list[list[list[float]]]
 
 
+#: "class" is a word of Python's
+ClassScores = TypedDict("ClassScores", {"class": str, "rows": Count, "recall": Number, "precision": Number})
+
+#: Of numbers or of classes, as scax.training.scores computes them.
+Scores = TypedDict(
+    "Scores",
+    {
+        "R²": Number,
+        "MAE": Number,
+        "RMSE": Number,
+        "RMSE of the mean": Number,
+        "accuracy": Number,
+        "balanced accuracy": Number,
+        "log loss": Number,
+        "AUC": Number,
+        "largest class": Number,
+        "classes": list[ClassScores],
+    },
+    total=False,
+)
+
+
 class TrainResults(TypedDict):
     """results.json of a finished training."""
 
@@ -117,8 +139,8 @@ class TrainResults(TypedDict):
     rows: TrainRows
     kept: Literal["best", "last"]
     final: dict[str, Number]
-    test: NotRequired[dict[str, Any]]  # scores on rows that nothing was chosen by
-    linear: NotRequired[dict[str, Any]]  # those of a linear model on the same rows
+    test: NotRequired[Scores]  # on rows that nothing was chosen by
+    linear: NotRequired[Scores]  # of a linear model on the same rows
     importance: NotRequired[list[Importance]]
     outputs: NotRequired[Matrix]
     truth: NotRequired[list[float]]
