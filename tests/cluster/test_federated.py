@@ -514,6 +514,21 @@ def test_sites_of_one_row_and_of_ten_thousand_train_together(scheme):
     assert result.history["objective"][-1] < 0.5 * float(PROBLEM.objective(start(np.float32), x, y))
 
 
+@pytest.mark.parametrize("scheme", ["exact", "local"])
+def test_rows_of_half_precision_are_counted_in_that_of_the_weights(scheme):
+    """3001 has no float16."""
+    x, y = rows(np.float32, 3002)
+    sites = [(x[:3001].astype(np.float16), y[:3001]), (x[3001:].astype(np.float16), y[3001:])]
+    result = scax.federated.simulate(PROBLEM, start(np.float32), sites, rounds=1, scheme=scheme)
+    counted = result.state.rows if scheme == "local" else result.state.models.rows
+    np.testing.assert_array_equal(counted, [3001, 1])
+    method = scax.federated.Local(steps=1).rounds(PROBLEM, 2) if scheme == "local" else ExactRounds(PROBLEM, 2)
+    w = method.init(start(np.float32)).w
+    own = method.prepare(PROBLEM.ready(start(np.float32), sites[0]))
+    sent = method.answer(start(np.float32), w, own, jnp.int32(0), jnp.int32(0))
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(sent)} == {"float32"}
+
+
 def test_names_of_sites_in_warnings_are_no_escapes():
     x, y = rows(np.float32)
     sites = {"a": (x, y), "\x1b[31mb": (x[:0], y[:0])}

@@ -81,7 +81,7 @@ def site_update(
     ended = layout.flatten(method.solution(carry.state))
     average = lambda x: evaluate(method.problem, layout.unflatten(x, frozen), own.data, penalty=False)
     loss, gradient = jax.value_and_grad(average)(x) if with_gradient else (average(x), None)
-    return Update(jnp.sum(own.weight), loss, ended - x, gradient)
+    return Update(jnp.sum(own.weight).astype(x.dtype), loss, ended - x, gradient)
 
 
 @struct

@@ -39,8 +39,8 @@ class Round:
 
 
 def weight_dtype(x: Any) -> Any:
-    """Of the weights of rows x, which may be whole numbers."""
-    return jnp.result_type(x.dtype, float)
+    """Of the weights of rows x, which may be whole numbers or of half precision: sums of them count rows."""
+    return jnp.result_type(x.dtype, np.float32)
 
 
 @struct
