@@ -68,7 +68,7 @@ NAMES = {"proximal": "weight", "server": "server rate", "batch_size": "rows"}
 DIGITS = (64, 200, 180, 10)
 #: Steps of a site in a round that are tried there, of FedAvg and of local rounds.
 DIGITS_STEPS = (20, 60, 120, 240, 480)
-DIGITS_LOCAL = (20, 60, 120)
+DIGITS_LOCAL = (20, 60, 120, 240)
 DIGITS_RATES = (0.03, 0.1, 0.3, 1.0)
 DIGITS_ROUNDS = 30
 
@@ -324,30 +324,30 @@ def draw(results: dict, path: Path) -> None:
     """Excess over U* on CASP's network against rounds and against bytes; the objective on digits."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 3.4), layout="constrained")
+    figure = Figure(figsize=(11, 3.7), layout="constrained")
     axes = figure.subplots(1, 3)
+    colors = {name: f"C{i}" for i, name in enumerate(COLUMNS)}
     row = next(row for row in results["paper"] if row["set"] == "CASP")
     for name, result in row["methods"].items():
         at, value = (np.asarray(part, float) for part in result["curve"])
         excess = np.maximum(100 * (np.minimum.accumulate(value) / row["best"] - 1), 0.1)
-        how = {"label": LABELS[name], "linestyle": "--" if name == "fedprox" else "-"}  # often that of FedAvg
-        axes[0].loglog(at, excess, **how)
+        how = {"color": colors[name], "linestyle": "--" if name == "fedprox" else "-"}  # often that of FedAvg
+        axes[0].loglog(at, excess, **how, label=LABELS[name])
         axes[1].loglog(traffic(result) / 1e3, excess, **how)
     for axis, label in zip(axes, ("rounds", "kB of a site, up and down", "rounds"), strict=True):
         axis.set_xlabel(label)
         axis.grid(alpha=0.25, which="both")
-    axes[0].set_ylabel("objective over U*, %")
+    axes[0].set_ylabel("least objective so far over U*, %")
     axes[0].set_title(f"CASP, {row['weights']} weights", fontsize=10)
     axes[1].set_title("the same against bytes", fontsize=10)
-    axes[1].legend(frameon=False, fontsize=8, loc="lower left")
+    figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=len(row["methods"]))
     if "digits" in results:
         result = results["digits"]
-        for name, label in (("local", "local rounds"), ("fedavg", "FedAvg")):
+        for name in ("local", "fedavg"):
             curve = result[name]["curve"]
-            axes[2].loglog(range(1, len(curve) + 1), curve, label=label)
+            axes[2].loglog(range(1, len(curve) + 1), curve, color=colors[name])
         axes[2].set_title(f"digits, {result['weights']:,} weights", fontsize=10)
         axes[2].set_ylabel("objective")
-        axes[2].legend(frameon=False, fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
 
@@ -377,7 +377,7 @@ def cell(result: dict | None) -> str:
     if result is None:
         return "–"
     ends = zip(result["rounds"], result["end"], strict=True)
-    return ", ".join(f"none ({100 * (end - 1):.2g}%)" if needed is None else str(needed) for needed, end in ends)
+    return ", ".join(f"none ({100 * (end - 1):.3g}%)" if needed is None else str(needed) for needed, end in ends)
 
 
 def setting_of(result: dict | None) -> str:
