@@ -74,9 +74,9 @@ def _method(
         raise ValueError("rounds of sums average one kind of rows: give Problem(apply, loss, …) without terms.")
     if problem.manifold is not None:
         raise ValueError("neighbors may lie at different sites, which do not exchange rows: leave manifold= out.")
+    weights = problem.layout(params).size
     if scheme == "local":
         return (Local() if local is None else local).rounds(problem, sites)
-    weights = problem.layout(params).size
     if sites * weights**2 > MOST_NUMBERS:
         raise ValueError(
             f"exact rounds take a matrix of {weights}×{weights} numbers from each site, too many for {sites}: give "

@@ -30,6 +30,10 @@ def start(dtype):
     return jax.tree.map(lambda leaf: leaf.astype(dtype), NET.init(jax.random.key(0)))
 
 
+def broken_start():
+    return jax.tree.map(lambda leaf: leaf * np.float32(np.nan), start(np.float32))
+
+
 def unlike_sites(x, y):
     """Ten sites, sorted by the first feature, of 5 to 80 rows."""
     places = np.split(np.argsort(x[:, 0]), [5, 40, 70, 80, 100, 130, 190, 200, 280])
@@ -550,6 +554,7 @@ def test_names_of_sites_in_warnings_are_no_escapes():
         ({"key": 3}, TypeError, "one random key"),
         ({"scheme": "exat"}, ValueError, "Did you mean 'exact'"),
         ({"local": scax.federated.Local()}, ValueError, "scheme='local'"),
+        ({"params": broken_start(), "scheme": "local"}, ValueError, "^params.*not finite"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:site 0 is left out")
