@@ -24,6 +24,7 @@ import optax
 import scax
 from benchmarks.outputs import generate
 from benchmarks.outputs_loop import lowered, timed
+from benchmarks.pages import table
 from benchmarks.runs import follow
 from benchmarks.steps import describe_machine
 from scax.training.methods import optimizer, tuned
@@ -122,18 +123,23 @@ def main() -> None:
 
 def tabulate(rows: list[dict]) -> str:
     """Milliseconds to each objective, SCA / Adam."""
-    lines = ["| L | " + " | ".join(f"{goal:g}: SCA | Adam" for goal in GOALS) + " | µs a step: SCA | Adam |"]
-    lines.append("|---" * (2 * len(GOALS) + 3) + "|")
+    head = [
+        "L",
+        *(f"{name}, {goal:g}" for goal in GOALS for name in ("SCA", "Adam")),
+        "SCA, µs a step",
+        "Adam, µs a step",
+    ]
+    body = []
     for row in rows:
-        cells = []
+        cells = [str(row["batch"])]
         for goal in GOALS:
             for name in ("SCA", "Adam"):
                 reached = [first(row["looks"], np.asarray(curve), goal) for curve in row[name]]
                 steps = min((steps for steps in reached if steps is not None), default=None)
                 cells.append("–" if steps is None else f"{steps * row[f'{name} µs'] / 1e3:.0f}")
         cells += [f"{row['SCA µs']:.0f}", f"{row['Adam µs']:.0f}"]
-        lines.append(f"| {row['batch']} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        body.append(cells)
+    return table(head, body)
 
 
 if __name__ == "__main__":

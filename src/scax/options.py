@@ -132,11 +132,9 @@ def _needs_exact(sca: "SCA") -> str | None:
     return None
 
 
-def active_curvature(sca: "SCA") -> str | int:
-    """The option; exact in place of "auto" where directions cannot be sampled, and where all rows leave no noise."""
-    if sca.curvature == "auto" and (sca.all_rows or _needs_exact(sca)):
-        return "exact"
-    return sca.curvature
+def needs_exact_curvature(sca: "SCA") -> str | None:
+    """Why "auto" keeps the loss whatever a step costs, None where it does not."""
+    return "all rows are in every step, and nothing else is random" if sca.all_rows else _needs_exact(sca)
 
 
 def active_rules(sca: "SCA") -> Rules:

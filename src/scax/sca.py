@@ -7,6 +7,7 @@ d_{n+1} = (1−ρ) d_n + ρ · 1/L Σ_{i∈B} ∇l_i(w_n)
 """
 
 import dataclasses
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -18,7 +19,7 @@ from . import checks, rules
 from ._struct import Number, static, struct
 from .batch import Batch, TermBatch
 from .linearize.network import NetworkFunction
-from .options import active_curvature, active_rules, resolve_options
+from .options import active_rules, needs_exact_curvature, resolve_options
 from .problem import Problem
 from .rules.acceptance import Trial
 from .rules.base import Outcome, Reading, Rule, Seen
@@ -153,9 +154,17 @@ class SCA:
         return state.layout.unflatten(w, state.frozen)
 
     def explain(self, params: PyTree, x: Any) -> str:
-        """Which solver a batch like x gets, and why, and what decides between steps, in words."""
+        """Which solver a batch like x gets, and why, and what decides between steps, in words.
+
+        Of a problem of terms x is a dictionary; a function of a key in place of rows stands for points drawn anew at
+        every step, beside which tables give all their rows.
+        """
         from .solvers.explain import explain
 
+        if self.problem.names and isinstance(x, Mapping) and any(map(callable, x.values())):
+            drawn = {name: rows(jax.random.key(0)) if callable(rows) else rows for name, rows in x.items()}
+            fresh = self.on_fresh_points(params, self.problem.batch(drawn).size)
+            return fresh.explain(params, drawn)
         state = self.init(params)
         rows = self.problem.batch(x) if self.problem.names else None
         if rows is None:
@@ -172,7 +181,8 @@ class SCA:
             whole_memory=isinstance(state.rules.memory, CurvatureMatrix),
             blocks=blocks,
             full=self.surrogate == "full",
-            curvature=active_curvature(self),
+            curvature=self.curvature,
+            needs_exact=needs_exact_curvature(self),
             adaptive=isinstance(active_rules(self).damping, Relative),
             rules=f"{active_rules(self).clock.explain()}; damping {type(active_rules(self).damping).__name__}",
         )
@@ -288,7 +298,8 @@ def _linearize(sca: SCA, state: State, batch: Batch | TermBatch) -> tuple[Linear
         block_width=None if state.blocks is None else state.blocks.index.shape[1],
         own_batches=sca.blocks is not None and sca.blocks.own_batch,
         full=sca.surrogate == "full",
-        curvature=active_curvature(sca),
+        curvature=sca.curvature,
+        needs_exact=needs_exact_curvature(sca),
         adaptive=isinstance(active_rules(sca).damping, Relative),
     )
     outputs_at = lambda w: devices.outputs(network, w, rows)

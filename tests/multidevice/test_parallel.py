@@ -52,7 +52,16 @@ def test_exact_is_the_one_device_step(dtype):
 
 
 @pytest.mark.parametrize(
-    ("scheme", "curvature"), [("exact", "exact"), ("exact", 1), ("exact", 2), ("data", "exact"), ("blocks", "exact")]
+    ("scheme", "curvature"),
+    [
+        ("exact", "exact"),
+        ("exact", 1),
+        ("exact", 2),
+        ("data", "exact"),
+        ("data", 2),
+        ("blocks", "exact"),
+        ("blocks", 2),
+    ],
 )
 def test_eight_devices_do_what_one_does(scheme, curvature, x64):
     """More of them than the hidden layer has units, and rows that do not share out evenly."""

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import re
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -218,6 +219,9 @@ def test_draws_follow_the_step_alone_and_runs_side_by_side_are_the_same():
     np.testing.assert_allclose(at(sampled)(state.count), first, atol=1e-6)
     assert not np.allclose(first, later, atol=1e-4)
     np.testing.assert_allclose(*jax.vmap(at(exact))(jnp.asarray([0, 8], state.count.dtype)), atol=1e-6)
+    by_hand = sampled.step(sampled.step(state, (X, LABELS))[0], (X, LABELS))[0]
+    scanned = jax.lax.scan(lambda s, _: (sampled.step(s, (X, LABELS))[0], None), state, length=2)[0]
+    np.testing.assert_allclose(scanned.w, by_hand.w, atol=1e-6)
 
 
 def test_a_curvature_memory_stands_beside_the_directions():
@@ -359,6 +363,33 @@ def test_no_branch_is_left_for_a_gpu():
         assert all(name.startswith("%c") or name in by_platform for name in chosen)
         assert "stablehlo.if" not in text
         assert "stablehlo.while" not in text
+
+
+def test_explain_says_why_the_loss_is_kept():
+    said = lambda **options: scax.SCA(SOFTMAX, metric=None, **options).explain(PARAMS, X)
+    assert "curvature exact: all rows are in every step" in said(all_rows=True)
+    assert "curvature exact: blocks with own_batch=True need" in said(blocks=scax.Blocks(2, own_batch=True))
+    assert "curvature exact: asked for" in said(curvature="exact")
+    manifold = dataclasses.replace(SOFTMAX, manifold=scax.Manifold(0.3, GRAPH))
+    assert "curvature exact: the manifold penalty" in scax.SCA(manifold, metric=None).explain(PARAMS, X)
+    wide = scax.MLP((4, 5, 10_000))
+    problem = scax.Problem(wide.apply, scax.Softmax(), scax.L2(1e-2))
+    rows = jnp.zeros((100, 4))
+    assert "1,000,000 equations make too large a system beside 2·L = 200" in scax.SCA(problem, metric=None).explain(
+        wide.init(KEY), rows
+    )
+
+
+@pytest.mark.parametrize("hidden", ["20/64/64", "784/300/100"])
+def test_the_page_says_from_how_many_rows_on_directions_are_sampled(hidden):
+    page = (Path(__file__).parents[2] / "docs/measurements/outputs.md").read_text()
+    (line,) = re.findall(rf"^\| {hidden}/K \|(.*)\|$", page, re.MULTILINE)
+    sizes = [int(size) for size in hidden.split("/")]
+    for outputs, first in list(zip((3, 4, 5, 10, 30), map(int, line.split("|")), strict=False))[::2]:
+        net = scax.MLP((*sizes, outputs))
+        sca, params = scax.SCA(scax.Problem(net.apply, scax.Softmax(), scax.L2(1e-4))), net.init(KEY)
+        for rows, said in ((first - 1, "curvature exact"), (first, "curvature 2 sampled")):
+            assert said in sca.explain(params, jnp.zeros((rows, sizes[0])))
 
 
 def test_bad_input_is_refused_in_a_sentence():

@@ -24,6 +24,7 @@ def explain(
     full: bool = False,
     rules: str = "",
     curvature: str | int = "exact",
+    needs_exact: str | None = None,
     whole_memory: bool = False,
     adaptive: bool = False,
 ) -> str:
@@ -48,6 +49,7 @@ def explain(
         block_width=width,
         full=full,
         curvature=curvature,
+        needs_exact=needs_exact,
         whole_memory=whole_memory,
         adaptive=adaptive,
     )
@@ -57,7 +59,10 @@ def explain(
     lines = [f"batch L = {n}, outputs K = {every}, weights Q = {w.shape[0]}"]
     if len(problem.names) > 1:
         each = ", ".join(f"{name} {x[name].shape[0]} rows" for name in problem.names)
-        lines.append(f"terms: {each}; J is materialized ({n * outputs}×{w.shape[0]} numbers) unless products do")
+        size = f"{n * outputs}×{w.shape[0]} numbers"
+        lines.append(
+            f"terms: {each}; J is {'never formed' if plan.form == 'matrix-free' else f'materialized ({size})'}"
+        )
     if pairs is not None:
         lines.append(f"manifold rows: {pairs.left.shape[0]} neighbor pairs beside the batch's {n} rows")
     if blocks is not None:

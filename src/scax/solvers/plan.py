@@ -1,6 +1,7 @@
 """How a step is solved, decided from shapes alone: the solver, the form of J, and whether JJᵀ is formed."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,7 @@ def plan_step(
     own_batches: bool = False,
     full: bool = False,
     curvature: str | int = "exact",
+    needs_exact: str | None = None,
     whole_memory: bool = False,
     adaptive: bool = False,
 ) -> StepPlan:
@@ -60,6 +62,7 @@ def plan_step(
     full         the loss is linearized as well
     whole_memory a matrix of all past curvature is part of the problem
     curvature    "exact", "quadratic", "auto", or a number of sampled directions per row
+    needs_exact  why "auto" keeps the loss as it is
     adaptive     the damping follows how steps do: "auto" may solve a model of the loss in its place
     """
     outputs = jax.eval_shape(network, w, x).shape[1]
@@ -81,8 +84,11 @@ def plan_step(
         plan = None if len(network.problem.names) > 1 else _read(network, w, x, rows, directions)
         return dataclasses.replace(own, plan=plan, memory_rows=-(-memory_rows // seen))
 
-    whole_loss = _needs_whole_loss(network.problem, own_batches, adaptive)
-    directions, second_order, why = choose_curvature(curvature, rows, outputs, sized, whole_loss)
+    if curvature == "auto" and needs_exact is not None:
+        directions, second_order, why = None, False, needs_exact
+    else:
+        whole_loss = _needs_whole_loss(network.problem, adaptive)
+        directions, second_order, why = choose_curvature(curvature, rows, outputs, sized, whole_loss)
     dimensions = sized(directions, second_order)
     choice = solver.choose(dimensions)
     form = choice.solver.form
@@ -97,16 +103,12 @@ def _read(network: NetworkFunction, w: Any, x: Any, rows: int, directions: int |
     return Plan.of(network, leaves, one_row(x), rows, directions)
 
 
-def _needs_whole_loss(problem: Problem, own_batches: bool, adaptive: bool) -> str | None:
+def _needs_whole_loss(problem: Problem, adaptive: bool) -> str | None:
     """Why a loss of one output is not met in its second-order model; None where it may be."""
     if not adaptive:
         return "of the dampings Relative alone follows how far the model holds"
     if not problem.regularizer.is_smooth:
         return "a penalty with a corner is solved for together with the loss"
-    if own_batches:
-        return "each block draws rows of its own"
-    if len(problem.names) > 1:
-        return "several terms keep their own losses"
     if type(problem.loss).remainder is not Loss.remainder:
         return "rows on the straight arms of the loss have no curvature in a model"
     return None
@@ -136,10 +138,10 @@ def choose_curvature(
         if outputs <= DIRECTIONS:
             return None, False, f"{outputs} outputs have no more directions than are sampled"
         exact, sampled = step_cost(sized(None)), step_cost(sized(DIRECTIONS))
-        how = (
-            f"L·K = {rows * outputs:,} equations make a step {exact / sampled:.2g} times the price of "
-            f"{DIRECTIONS}·L = {DIRECTIONS * rows:,}"
+        price = (
+            f"a step {exact / sampled:.2g} times the price of" if math.isfinite(exact) else "too large a system beside"
         )
+        how = f"L·K = {rows * outputs:,} equations make {price} {DIRECTIONS}·L = {DIRECTIONS * rows:,}"
         is_dear = exact > (CHEAPER_QUADRATIC if loss_is_quadratic else CHEAPER) * sampled
         return (DIRECTIONS if is_dear else None), False, how
     if curvature >= outputs:
