@@ -65,7 +65,7 @@ def test_the_objective_is_the_weighted_sum(x64, terms):
 
 @pytest.mark.parametrize("terms", PROBLEMS.values(), ids=PROBLEMS)
 def test_the_surrogate_has_the_gradient_of_the_objective(x64, terms):
-    """Assumption B: the surrogate touches U at w_n, with the same gradient."""
+    """Assumption B: at w_n the surrogate has the gradient of U, and it is convex."""
     problem, params = scax.Problem(terms, scax.L2(0.01)), start()
     sca = scax.SCA(problem, damping=0.1, **EXACT)
 
@@ -75,9 +75,13 @@ def test_the_surrogate_has_the_gradient_of_the_objective(x64, terms):
         surrogate, _ = convex_problem(sca, state, batch_of(terms))
         gradient = jax.grad(lambda p: by_hand(terms, p, scax.L2(0.01)))(params)
         flat = jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(gradient)])
-        return jax.grad(surrogate.value)(jnp.zeros_like(state.w)), flat
+        zero, away = jnp.zeros_like(state.w), jax.random.normal(jax.random.key(2), state.w.shape, state.w.dtype)
+        bends = jax.vmap(jax.hessian(surrogate.value))(jnp.stack([zero, away, 10 * away]))
+        return jax.grad(surrogate.value)(zero), flat, jnp.linalg.eigvalsh(bends)
 
-    np.testing.assert_allclose(*slopes(), atol=1e-12)
+    slope, expected, bends = slopes()
+    np.testing.assert_allclose(slope, expected, atol=1e-12)
+    assert np.min(bends) > 2 * 0.1  # at least the damping's
 
 
 @pytest.mark.parametrize("terms", PROBLEMS.values(), ids=PROBLEMS)
@@ -135,11 +139,9 @@ def test_a_run_with_a_sampler_goes_on_to_the_bit(x64, metric):
 
 def steps_with_points_drawn(parallel=None):
     """The weights after a few steps, rows of both terms shared out."""
-    sca = scax.SCA(scax.Problem(TWO, scax.L2(1e-3)), parallel=parallel)
-    state = sca.init(start())
-    for n in range(5):
-        state, _ = sca.step(state, {"values": (X, Y), "slopes": draw(jax.random.fold_in(jax.random.key(3), n))})
-    return np.asarray(state.w)
+    sca = scax.SCA(scax.Problem(TWO, scax.L2(1e-3)), parallel=parallel, metric=None)
+    result = scax.train(sca, start(), sampled(), steps=5, batch_size={"values": 4}, key=jax.random.key(3), records=1)
+    return np.asarray(result.state.w)
 
 
 def one_of_two_processes(number, port):
@@ -299,16 +301,36 @@ def mixing(params, x):
     return NET.apply(params, x) - jnp.mean(NET.apply(params, x))
 
 
+def drawn_once(key):
+    return np.random.default_rng().normal(size=(6, 2))
+
+
 BAD = {
     "no rows": (TWO, {"values": (X, Y), "slopes": X[:0]}, "term 'slopes'.*at least one row"),
     "missing": (TWO, {"values": (X, Y)}, "no rows for term 'slopes'"),
     "unknown": (TWO, sampled() | {"slope": X}, "rows for 'slope', which is no term"),
     "no dictionary": (TWO, (X, Y), "data are a dictionary"),
     "mixes rows": ({"a": scax.Term(mixing)}, {"a": (X, Y)}, "term 'a'.*depend on that row alone"),
+    "mixes later rows": (
+        {"a": scax.Term(lambda p, x: jnp.cumsum(logits(p, x)))}, {"a": (X, Y)}, "term 'a'.*depend on that row alone",
+    ),
+    "negative sample weights": (TWO, {"values": (X, Y, -np.ones(12)), "slopes": X}, "term 'values'.*negative"),
+    "a weight below zero": (
+        {"a": scax.Term(logits, weight=lambda n: n - 1.0)}, {"a": X}, "weight of term 'a': its value at step 0.*-1.0",
+    ),
+    "a weight of two arguments": (
+        {"a": scax.Term(logits, weight=lambda n, m: 1.0)}, {"a": X}, "weight of term 'a'.*argument",
+    ),
     "complex": ({"a": scax.Term(lambda p, x: 1j * logits(p, x))}, {"a": X}, "term 'a'.*must be real"),
     "singular": (
         {"a": scax.Term(lambda p, x: logits(p, x) / (x[:, 0] - X[3, 0]))}, {"a": X}, "term 'a'.*not finite at row 3",
     ),
+    "singular far down": (
+        {"a": scax.Term(lambda p, x: logits(p, x) / x[:, 0])},
+        {"a": np.concatenate([np.ones((2000, 2)), np.zeros((1, 2))])},
+        "term 'a'.*not finite at row 2000",
+    ),
+    "no key used": (TWO, {"values": (X, Y), "slopes": drawn_once}, "term 'slopes'.*other rows for the same key"),
     "shape changes": (
         {"a": scax.Term(logits)},
         {"a": lambda key, sizes=iter(range(3, 99)): jax.random.normal(key, (next(sizes), 2))},
@@ -329,6 +351,47 @@ def test_bad_input_names_the_term(x64, case):
     terms, data, message = BAD[case]
     with pytest.raises((TypeError, ValueError), match=message):
         scax.train(scax.SCA(scax.Problem(terms, scax.L2(0.0))), start(), data, steps=2, batch_size=None)
+
+
+def test_a_term_whose_derivative_is_singular_is_named(x64):
+    """Its outputs are finite; √(u²) has no derivative where u is zero."""
+    kink = lambda params, x: jnp.sqrt((x[:, 0] * logits(params, x)) ** 2)
+    problem = scax.Problem({"a": scax.Term(logits), "b": scax.Term(kink)}, scax.L2(0.0))
+    x = np.concatenate([X, np.zeros((1, 2))])
+    with pytest.warns(RuntimeWarning, match="term 'b': its derivative by the parameters is not finite at row 12"):
+        scax.train(scax.SCA(problem), start(), {"a": X, "b": x}, steps=3, batch_size=None)
+
+
+def test_batch_sizes_are_of_terms(x64):
+    with pytest.raises(ValueError, match="batch_size has 'value', which is no term: the terms are 'values', 'slopes'"):
+        scax.train(scax.SCA(scax.Problem(TWO)), start(), sampled(), steps=2, batch_size={"value": 4})
+
+
+def test_explain_says_how_terms_are_seen(x64):
+    explain = lambda rows, **options: scax.SCA(scax.Problem(THREE), **options).explain(start(), rows)
+    tables = explain(batch_of(THREE))
+    assert "terms: values 12 rows, slopes 7 rows, classes 5 rows; J is materialized (48×17 numbers)" in tables
+    assert "curvature exact: terms have outputs of their own" in tables
+    assert "J is never formed" in explain(batch_of(THREE), solver="cg")
+    drawn = explain({"values": (X, Y), "slopes": draw, "classes": BATCHES["classes"]})
+    assert "slopes 6 rows" in drawn
+    assert "past curvature is a matrix of 17×17 numbers" in drawn
+
+
+def test_no_term_is_named_like_another_column(x64):
+    from scax.terms import TAKEN
+
+    history = scax.train(scax.SCA(scax.Problem(TWO)), start(), sampled(), steps=2, batch_size=None).history
+    assert "share" in history
+    assert history.keys() - TWO.keys() <= TAKEN
+
+
+def test_what_takes_one_function_says_so():
+    problem, rows = scax.Problem(TWO, scax.L1(1.0)), batch_of(TWO)
+    with pytest.raises(ValueError, match="path takes the rows of one function, and the problem has terms 'values'"):
+        scax.path(problem, [0.1], params=start(np.float32), data=rows, validation=rows)
+    with pytest.raises(ValueError, match="train_many takes the rows of one function"):
+        scax.train_many(scax.SCA(problem), NET.init, rows, keys=jax.random.split(jax.random.key(0)), steps=2)
 
 
 def test_bad_terms_are_refused():
@@ -359,3 +422,8 @@ def test_operators_are_the_derivatives(x64):
     np.testing.assert_allclose(ops.laplacian(u, (0, 2))(point), second[0] + second[2], rtol=1e-6)
     spread = sum((v(point + e)[i] - v(point - e)[i]) / (2 * h) for i, e in enumerate(unit))
     np.testing.assert_allclose(ops.divergence(v)(point), spread, rtol=1e-6)
+    columns = [(v(point + e) - v(point - e)) / (2 * h) for e in unit]
+    np.testing.assert_allclose(ops.grad(v)(point), jnp.stack(columns, axis=1), atol=1e-8)
+    np.testing.assert_allclose(ops.derivative(v, 2)(point), columns[2], atol=1e-8)
+    bent = sum(v(point + e) - 2 * v(point) + v(point - e) for e in unit) / h**2
+    np.testing.assert_allclose(ops.laplacian(v)(point), bent, atol=1e-6)

@@ -62,9 +62,12 @@ class Batch:
     def scaled(self) -> "Batch":
         """The same batch, its sample weights scaled where their sum would leave the range of float32."""
         values = None if self.weight is None else checks.concrete(self.weight)
-        if values is None or values.size == 0 or 1e-30 < values.max() < 1e30:
+        if values is None or values.size == 0:
             return self
-        return dataclasses.replace(self, weight=values.astype(float) / values.max())
+        most = values.max()
+        if 1e-30 < most < 1e30 or not 0 < most < np.inf:  # `check` refuses the last
+            return self
+        return dataclasses.replace(self, weight=values.astype(float) / most)
 
     @property
     def size(self) -> int:
@@ -145,6 +148,10 @@ class TermBatch:
     def term(self) -> np.ndarray:
         """The number of each row's term."""
         return np.repeat(np.arange(len(self.parts)), [part.size for part in self.parts])
+
+
+#: The rows of a problem: of one function, or of several terms.
+AnyBatch = Batch | TermBatch
 
 
 def check_names(given: Mapping[str, Any], names: tuple[str, ...], what: str) -> None:

@@ -1,7 +1,8 @@
 """The problem: min_w U(w) = 1/N Σ_i l(y_i, f(w; x_i)) + R(w)."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,15 +13,17 @@ from jaxtyping import Array, Float, PyTree
 from . import checks
 from ._compat import refuse_fork
 from ._struct import static, struct
-from .batch import Batch, Pairs, TermBatch
+from .batch import AnyBatch, Batch, Pairs, TermBatch
 from .layout import Layout, Mask
 from .losses import Loss, StackedLoss
 from .regularizers import L2, Manifold, Regularizer
 from .rules.term_weights import TermWeights, is_rule
 from .terms import BoundMethod, StackedFunction, read_terms
 
-#: Rows of a term that are looked at before a run.
+#: Rows of a term that are passed through it side by side before a run.
 CHECKED_ROWS = 64
+#: Rows of a term that are passed through it at once, each alone.
+ROWS_AT_ONCE = 1024
 
 
 @struct
@@ -143,6 +146,7 @@ class Problem:
         refuse_fork()
         batch, dtype = self.batch(batch), self.layout(params).dtype(params)
         if isinstance(batch, TermBatch):
+            TermWeights(self.weights, self.names).check(dtype)
             batch = self.conform(params, batch.map(Batch.scaled), dtype)
             self._check_values(params, batch)
             return batch
@@ -187,23 +191,28 @@ class Problem:
             return
         functions = self.apply.functions if isinstance(self.apply, StackedFunction) else (self.apply,)
         for name, part, apply in zip(self.names, batch.parts, functions, strict=True):
-            few = part.x[: min(part.size, CHECKED_ROWS)]
-            z = np.asarray(jax.jit(apply)(params, few))
-            if not np.all(np.isfinite(z)):
-                row = int(np.argwhere(~np.isfinite(z.reshape(len(z), -1)))[0, 0])
-                raise ValueError(
-                    f"term {name!r}: its output is not finite at row {row}, x = {np.asarray(few[row])}: keep rows away "
-                    "from points where a coefficient or a derivative is singular."
-                )
-            alone = np.asarray(jax.jit(apply)(params, few[:1]))
-            scale = np.max(np.abs(z)) + np.finfo(z.dtype).tiny
-            if not np.allclose(alone[0], z[0], rtol=0, atol=np.finfo(z.dtype).eps ** 0.5 * scale):
+            alone = np.asarray(_row_by_row(apply, params, part.x))
+            if sentence := _singular(name, "output", alone, part.x):
+                raise ValueError(sentence)
+            together = np.asarray(jax.jit(apply)(params, part.x[:CHECKED_ROWS]))
+            scale = np.max(np.abs(together)) + np.finfo(together.dtype).tiny
+            tolerance = np.finfo(together.dtype).eps ** 0.5 * scale
+            if not np.allclose(alone[: len(together)], together, rtol=0, atol=tolerance):
                 raise ValueError(
                     f"term {name!r}: the output of a row changes with the other rows of x: each row's output must "
                     "depend on that row alone."
                 )
 
-    def shares(self, batch: Any, dtype: Any, weights: Any = None) -> Float[Array, "n"]:
+    def singular_slope(self, params: PyTree, batch: TermBatch) -> str | None:
+        """Which term has a derivative by the parameters that is not finite, in a sentence; None where all are."""
+        functions = self.apply.functions if isinstance(self.apply, StackedFunction) else (self.apply,)
+        for name, part, apply in zip(self.names, batch.parts, functions, strict=True):
+            slopes = np.asarray(_slope_row_by_row(apply, params, part.x))
+            if sentence := _singular(name, "derivative by the parameters", slopes, part.x):
+                return sentence
+        return None
+
+    def shares(self, batch: AnyBatch, dtype: Any, weights: Any = None) -> Float[Array, "n"]:
         """Each row's weight in U: its share of its term's average, times ω of the term (`weights`, by default those
         before the first step)."""
         if not isinstance(batch, TermBatch):
@@ -211,13 +220,13 @@ class Problem:
         ω = TermWeights(self.weights, self.names).at_start(dtype) if weights is None else weights
         return jnp.concatenate([ω[t] * part.shares(dtype) for t, part in enumerate(batch.parts)])
 
-    def on(self, batch: Any) -> "Problem":
+    def on(self, batch: AnyBatch) -> "Problem":
         """The same problem, its loss knowing the outputs of every term."""
         if isinstance(batch, TermBatch) and isinstance(self.loss, StackedLoss):
             return dataclasses.replace(self, loss=StackedLoss(self.loss.losses, batch.widths))
         return self
 
-    def targets(self, batch: Any, k: int, dtype: Any) -> Float[Array, "n _"]:
+    def targets(self, batch: AnyBatch, k: int, dtype: Any) -> Float[Array, "n _"]:
         """y as the loss wants it; of several terms with the number of the term in the last column."""
         if not isinstance(batch, TermBatch):
             return self.loss.targets(batch.y, k).astype(dtype)
@@ -227,7 +236,7 @@ class Problem:
         y = [jnp.pad(loss.targets(part.y, own), ((0, 0), (0, k - own))).astype(dtype) for loss, part, own in each]
         return jnp.column_stack([jnp.concatenate(y), jnp.asarray(batch.term, dtype)])
 
-    def pairs(self, batch: Any) -> Pairs | None:
+    def pairs(self, batch: AnyBatch) -> Pairs | None:
         """The batch's neighbor pairs; a batch that is the whole table needs none given."""
         if self.manifold is None:
             if batch.pairs is not None:
@@ -245,7 +254,7 @@ class Problem:
             )
         return self.manifold.graph.whole()
 
-    def rows(self, batch: Any) -> tuple[Any, Pairs | None]:
+    def rows(self, batch: AnyBatch) -> tuple[Any, Pairs | None]:
         """All rows the network must see: the batch's own, then its pairs' extra ones."""
         pairs = self.pairs(batch)
         if pairs is None or pairs.extra.shape[0] == 0:
@@ -257,12 +266,12 @@ class Problem:
         batch = self.ready(params, x if self.names else Batch(x, y, weight))
         return _objective(self, params, batch)
 
-    def batch_objective(self, trained: tuple, params: PyTree, batch: Any) -> Float[Array, ""]:
+    def batch_objective(self, trained: tuple, params: PyTree, batch: AnyBatch) -> Float[Array, ""]:
         """U on one batch: average loss + R(w) + manifold penalty; `trained` are the trained leaves of params."""
         rows, pairs = self.rows(batch)
         return self.data_term(self.outputs(params, rows), batch, pairs) + self.penalty(trained)
 
-    def data_term(self, z: Float[Array, "m k"], batch: Any, pairs: Pairs | None) -> Float[Array, ""]:
+    def data_term(self, z: Float[Array, "m k"], batch: AnyBatch, pairs: Pairs | None) -> Float[Array, ""]:
         """Average loss + manifold penalty, the outputs of all the batch's rows being known."""
         y = self.targets(batch, z.shape[1], z.dtype)
         value = self.shares(batch, z.dtype) @ self.on(batch).loss.value(z[: batch.size], y)
@@ -280,6 +289,32 @@ class Problem:
 @jax.jit
 def _objective(problem: Problem, params: PyTree, batch: Any) -> Float[Array, ""]:
     return problem.batch_objective(problem.layout(params).split(params)[0], params, batch)
+
+
+@partial(jax.jit, static_argnums=0)
+def _row_by_row(apply: Callable[[PyTree, Array], Array], params: PyTree, x: Array) -> Array:
+    """The output of each row, which sees no other row."""
+    return jax.lax.map(lambda row: apply(params, row[None])[0], x, batch_size=ROWS_AT_ONCE)
+
+
+@partial(jax.jit, static_argnums=0)
+def _slope_row_by_row(apply: Callable[[PyTree, Array], Array], params: PyTree, x: Array) -> Array:
+    """The sum of the derivatives of each row's outputs by all parameters."""
+    slope = jax.grad(lambda params, row: jnp.sum(apply(params, row[None])))
+    total = lambda row: sum(jnp.sum(leaf) for leaf in jax.tree.leaves(slope(params, row)))
+    return jax.lax.map(total, x, batch_size=ROWS_AT_ONCE)
+
+
+def _singular(name: str, what: str, values: np.ndarray, x: Array) -> str | None:
+    """A sentence about the first row whose value is not finite."""
+    finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+    if finite.all():
+        return None
+    row = int(np.argmin(finite))
+    return (
+        f"term {name!r}: its {what} is not finite at row {row}, x = {np.asarray(x[row])}: keep rows away from points "
+        "where a coefficient or a derivative is singular."
+    )
 
 
 def _canonical(dtype: Any) -> Any:

@@ -15,7 +15,7 @@ from .rules.term_weights import as_weight
 #: Names that columns of a history have already.
 TAKEN = {
     *("step", "seconds", "objective", "validation_loss", "batch_loss"),
-    *("accepted", "damping", "step_size", "clock", "multiplier"),
+    *("accepted", "damping", "step_size", "clock", "multiplier", "share"),
 }
 
 

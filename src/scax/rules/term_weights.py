@@ -39,11 +39,14 @@ def as_weight(name: str, value: Any) -> Weight:
     """A term's weight from a number > 0, a Sequence, a function of the step, or "balance"."""
     if isinstance(value, (Sequence, Balance)):
         return value
-    if isinstance(value, str):
-        checks.choice(f"the weight of term {name!r}", value, ["balance"])
+    if isinstance(value, str) and value == "balance":
         return Balance()
     if callable(value):
         return FromFunction(value)
+    if value is None or isinstance(value, (str, list, tuple)):
+        raise TypeError(
+            f"the weight of term {name!r} must be a number > 0, a function of the step or 'balance', got {value!r}."
+        )
     checks.positive(f"the weight of term {name!r}", value)
     return value
 
@@ -73,6 +76,15 @@ class TermWeights(Rule):
         count = len(self.weights)
         parts = tuple(weight.init(w) if isinstance(weight, Sequence) else () for weight in self.weights)
         return WeightState(jnp.ones(count, w.dtype), jnp.zeros(count, w.dtype), parts)
+
+    def check(self, dtype: Any) -> None:
+        """Refuse a schedule that cannot be called, or whose first weight is none."""
+        for name, weight in zip(self.names, self.weights, strict=True):
+            if isinstance(weight, Sequence):
+                with checks.about(f"the weight of term {name!r}"):
+                    value = checks.concrete(jnp.asarray(weight(0), dtype))
+                    if value is not None:
+                        checks.positive("its value at step 0", float(value))
 
     def at_start(self, dtype: Any) -> list[Array]:
         """ω before the first step: schedules at 0, balanced terms 1."""

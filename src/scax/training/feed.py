@@ -354,6 +354,13 @@ def check_batches(feed: Any, batches: Any) -> None:
         )
 
 
+def check_one_function(problem: Problem, caller: str) -> None:
+    """Refuse a problem of terms where rows of one function are needed."""
+    if problem.names:
+        named = ", ".join(map(repr, problem.names))
+        raise ValueError(f"{caller} takes the rows of one function, and the problem has terms {named}: use scax.train.")
+
+
 def rows_in_memory(problem: Problem, params: Any, data: Any, batch_size: int | None, unlabeled: Any = None):
     """The feed of (x, y) or (x, y, weight): shuffled batches, or, where a batch would hold them all, all rows."""
     whole = Batch.of(data)

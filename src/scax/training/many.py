@@ -11,7 +11,7 @@ from jaxtyping import Array, PyTree
 from .. import checks
 from . import engine
 from .evaluation import Objective, evaluate
-from .feed import Whole, rows_in_memory
+from .feed import Whole, check_one_function, rows_in_memory
 from .method import check_method
 from .run import Result, spread_goals, watched_rows
 from .stopping import Stopping
@@ -49,6 +49,7 @@ def train_many(
     shared = not isinstance(method, (list, tuple)) or hasattr(method, "init")  # optax's optimizers are tuples
     method = check_method(method) if shared else _stacked([check_method(one) for one in method], runs)
     problem = method.problem
+    check_one_function(problem, "train_many")
     if problem.manifold is not None:
         raise ValueError("train_many does not gather the neighbor pairs of a manifold penalty: use scax.train.")
     if not callable(init):

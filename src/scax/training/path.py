@@ -13,6 +13,7 @@ from .. import checks
 from ..problem import Problem
 from ..regularizers import Regularizer
 from ..sca import SCA
+from .feed import check_one_function
 from .refit import refit as without_shrinkage
 from .run import train
 
@@ -99,6 +100,7 @@ def path(
     if order.ndim != 1 or len(order) == 0:
         raise ValueError(f"strengths must be a list of at least one number, got {strengths!r}.")
     checks.nonnegative("strengths", order)
+    check_one_function(problem, "path")
     order = np.sort(order)
     held_out_batch = problem.ready(params, validation)
     key = jax.random.key(0) if key is None else key

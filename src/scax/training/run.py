@@ -142,12 +142,13 @@ def train(
     if solves_prox(method) and finish != 0:
         solution = sparse_end(problem, solution, whole, steps=finish)
     if most_refused >= min(MANY_REFUSED, steps) and status in ("steps", "callback"):
+        reason = problem.singular_slope(solution, whole) if isinstance(whole, TermBatch) else None
+        remedy = (
+            "see info.status of a step for the reason and its remedy. Standardize x and y, raise damping=, or compute "
+            "in float64 (jax.config.update('jax_enable_x64', True))."
+        )
         warnings.warn(
-            f"not one of {most_refused:,} steps in a row was taken: see info.status of a step for the reason and its "
-            "remedy. Standardize x and y, raise damping=, or compute in float64 "
-            "(jax.config.update('jax_enable_x64', True)).",
-            RuntimeWarning,
-            stacklevel=2,
+            f"not one of {most_refused:,} steps in a row was taken: {reason or remedy}", RuntimeWarning, stacklevel=2
         )
     first = whole.parts[0] if isinstance(whole, TermBatch) else whole
     checks.warn_not_finite(history["objective"][-1], done, first.x, first.y)

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from .. import checks
@@ -101,7 +102,9 @@ def term_feed(problem: Problem, params: Any, data: Any, batch_size: Any) -> Term
     check_names(data, problem.names, "data")
     if isinstance(batch_size, Mapping):
         for name, size in batch_size.items():
-            checks.choice("batch_size of term", name, problem.names)
+            if name not in problem.names:
+                allowed = ", ".join(map(repr, problem.names))
+                raise ValueError(f"batch_size has {name!r}, which is no term: the terms are {allowed}.")
             checks.whole_number(f"batch_size of term {name!r}", size, 1)
             if callable(data[name]):
                 raise ValueError(
@@ -142,3 +145,6 @@ def _check_sampler(name: str, draw: Callable) -> None:
         parts = drawn[0] if isinstance(drawn[0], (tuple, list)) else (drawn[0],)
         if len(parts) > 3 or not all(hasattr(part, "shape") for part in parts):
             raise TypeError("its sampler must give x, (x, y) or (x, y, weight) for a key.")
+        values = lambda rows: [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(rows)]
+        if values(draw(jax.random.key(0))) != values(drawn[0]):
+            raise ValueError("its sampler gives other rows for the same key: draw with jax.random from that key.")
