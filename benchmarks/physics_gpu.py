@@ -205,8 +205,8 @@ def table(whole: dict[str, Any]) -> str:
             each = 1e3 * (last["seconds"] - first["seconds"]) / (last["step"] - first["step"])
             cells = ["–" if s is None else f"{s:.3g} s" for s in reached]
             end = f"{last[measure]:.1e} after {last['step']:,} steps, {last['seconds']:.0f} s"
-            name = NAMES.get(label, label)
-            lines += [f"| {name} | {each:.2g} | {run['compile_seconds']:.0f} s | {' | '.join(cells)} | {end} |"]
+            name, each = NAMES.get(label, label), f"{each:.0f}" if each > 99.5 else f"{each:.2g}"
+            lines += [f"| {name} | {each} | {run['compile_seconds']:.0f} s | {' | '.join(cells)} | {end} |"]
         lines += [""]
     return "\n".join(lines)
 

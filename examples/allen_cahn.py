@@ -66,7 +66,7 @@ def compare(params):
 
 
 def main(steps: int) -> float:
-    params = jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(0)))
+    params = net.init(jax.random.key(0))
     result = scax.train(scax.SCA(problem), params, data, steps=steps, records=10)
     for step, left in zip(result.history["step"], result.history["equation"], strict=True):
         print(f"step {step:5.0f}  equation {left:.1e}")

@@ -47,7 +47,7 @@ def compare(params):
 
 
 def main(steps: int) -> float:
-    params = jax.tree.map(lambda leaf: leaf.astype(float), net.init(jax.random.key(0)))
+    params = net.init(jax.random.key(0))
     began = time.perf_counter()
     result = scax.train(scax.SCA(problem), params, data, steps=steps, records=10)
     for i, step in enumerate(result.history["step"]):

@@ -100,6 +100,24 @@ def test_the_tables_of_the_paper_s_sets_are_those_of_the_results():
         assert table in page
 
 
+def test_the_tables_of_many_outputs_are_those_of_the_results():
+    from benchmarks import outputs_page
+    from benchmarks.pages import place
+
+    page = outputs_page.PAGE.read_text()
+    made = {name: make(outputs_page.read(file)) for name, (file, make) in outputs_page.TABLES.items()}
+    assert place(page, made) == page
+
+
+def test_the_tables_of_equations_are_those_of_the_results():
+    from benchmarks import physics_gpu
+    from benchmarks.pages import DOCS
+
+    page = (DOCS / "measurements/physics.md").read_text()
+    results = json.loads((DOCS / "results/physics-gpu.json").read_text())
+    assert f"<!-- times -->\n{physics_gpu.table(results).strip()}\n<!-- end -->" in page
+
+
 def test_federated_tables_are_those_of_the_results():
     """docs/guides/federated.md."""
     from benchmarks import federated

@@ -191,6 +191,12 @@ def run_example(part):
     return scope
 
 
+def test_the_example_of_the_guide_to_equations_runs(x64, capsys):
+    text = (ROOT / "docs/guides/physics.md").read_text(encoding="utf-8")
+    exec(re.findall(r"```python\n(.*?)```", text, re.S)[0], {})
+    assert float(capsys.readouterr().out) < 1e-4
+
+
 def test_the_example_of_a_loss_runs(x64):
     """The step with it is taken, and what it says of itself is what JAX derives from its value."""
     scope = run_example("loss")
