@@ -226,7 +226,8 @@ def _iterate(sca: SCA, state: State, batch: Batch | TermBatch) -> tuple[State, I
     w_new = w + α * δ
     step_norm = α * jnp.linalg.norm(δ)
     after, predicted = partial(linearized.objective_at, w_new), partial(linearized.predicted_at, w_new)
-    trial = Trial(solution.status, solution.optimality, step_norm, jnp.linalg.norm(w), after, predicted, at_mean)
+    pull = jnp.zeros((), w.dtype) if state.carried is None else proposal.pull(state.carried)
+    trial = Trial(solution.status, solution.optimality, step_norm, jnp.linalg.norm(w), after, predicted, at_mean, pull)
     (accepted, restored, status), acceptance = active.acceptance.decide(state.rules.acceptance, seen, trial)
     w_next = jnp.where(accepted, w_new, w if mean is None else jnp.where(restored, mean, w))
 

@@ -42,9 +42,11 @@ def test_without_noise_it_goes_down_to_rounding(x64):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_it_says_when_there_is_nothing_left_to_gain(dtype, x64):
+@pytest.mark.parametrize("carry", [0.0, 0.5, 0.9, 0.99])
+def test_it_says_when_there_is_nothing_left_to_gain(dtype, carry, x64):
+    """Not earlier either where a carried step keeps the network from promising what there is to gain."""
     problem_, net, data = problem(noise=0.1, penalty=1e-2)
-    infos = run(problem_, net, tuple(a.astype(dtype) for a in data), 300)
+    infos = run(problem_, net, tuple(a.astype(dtype) for a in data), 300, carry=carry)
     ends = [n for n, code in enumerate(infos.status) if Status(int(code)).is_end]
     assert ends
     assert ends[0] < 250

@@ -24,6 +24,7 @@ class Trial:
     after: Callable[[], Scalar]  # U on this batch at the proposal
     predicted: Callable[[], Scalar]  # and by the linearized network
     average: Scalar | None  # and at the averaged iterate where there is an alarm; None where nothing is averaged
+    pull: Scalar | float = 0.0  # τ‖βδ_prev‖²: so much may a proximal center away from w_n cost of what could be gained
 
 
 class Verdict(NamedTuple):
@@ -122,7 +123,8 @@ class Acceptance(AcceptanceRule):
 class Descent(AcceptanceRule):
     """For batches of all rows: a step is taken if it lowers the objective, and says where there is nothing left to
     gain. With ε the precision, the end is where the linearized network promises less than 4ε|U| (CONVERGED), or where
-    that is so, or the step no longer than ε‖w‖, only after refusals (PRECISION_REACHED)."""
+    that is so, or the step no longer than ε‖w‖, only after refusals (PRECISION_REACHED). Towards a carried center it
+    may promise less than there is to gain, even less than nothing: what the center may cost counts as promised."""
 
     residual: Number = 0.15
 
@@ -137,7 +139,7 @@ class Descent(AcceptanceRule):
         fell = after < seen.objective
         accurate, status = _judge_solution(trial, self.residual, ~fell)
         accepted = accurate & fell
-        promised = seen.objective - trial.predicted()
+        promised = seen.objective - trial.predicted() + trial.pull
         nothing_left = promised <= 4 * eps * jnp.abs(seen.objective)
         no_step = trial.step_norm <= eps * trial.weight_norm
         status = jnp.where(accurate & nothing_left & (state.refusals == 0), Status.CONVERGED, status)

@@ -56,6 +56,10 @@ class Proposal:
     memory: CurvatureMemory | CurvatureMatrix | None  # B, or A
     clock: Reading
 
+    def pull(self, carried: Float[Array, "q"]) -> Scalar:
+        """τ‖βδ_prev‖²: what is lost at most of the fall of the objective by a center away from w_n."""
+        return self.damping * jnp.sum((self.carry * carried) ** 2)
+
 
 PROPOSING = ("step_size", "averaging", "carry", "damping", "memory")
 
