@@ -127,7 +127,7 @@ def model_seeds(folder: Path) -> list[bytes]:
     rng = np.random.default_rng(0)
     table = {"a": rng.normal(size=20), "b": np.array(["x", "y", None, "z"] * 5, object), "y": rng.normal(size=20)}
     made = []
-    written = {"day": [f"{i + 1:02}.03.2024" for i in range(20)], "n": [f"{i},5" for i in range(20)]}
+    written = {"day": [f"{i + 1:02}.03.2024" for i in range(20)], "n": 0.5 + np.arange(20)}
     for target, outputs in (("y", 1), ("b2", 3), (None, 2), ("n", 1)):
         data = written if target == "n" else table | {"b2": np.array(["p", "q", "r", "p"] * 5, object)}
         drop = {"y": ["b2"], "b2": ["y"]}.get(target, [])
